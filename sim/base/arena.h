@@ -1,0 +1,42 @@
+/*
+ * arena.h - memory with one lifetime: taken piece by piece, given back at once
+ *
+ * An arena reserves address space for `limit` bytes and lets the kernel supply pages on first
+ * touch, so a generous limit costs nothing. Pieces are zeroed and aligned to 64 bytes (a cache
+ * line). All state of a run lives in one arena and refers to itself by index, so that the arena
+ * can be copied as a whole.
+ *
+ * Take everything at set-up: the event loop never calls into here.
+ */
+#ifndef KVT_BASE_ARENA_H
+#define KVT_BASE_ARENA_H
+
+#include <stddef.h>
+
+#include "sim/base/status.h"
+
+struct kvt_arena {
+    unsigned char *base;
+    size_t used, limit; /* bytes */
+};
+
+/* Reserve limit bytes (rounded up to an OS page). KVT_ENOMEM with the size on failure. */
+enum kvt_status kvt_arena_init(struct kvt_arena *arena, size_t limit, struct kvt_err *err);
+
+/* Give everything back; the arena is then empty and may be initialised again. */
+void kvt_arena_release(struct kvt_arena *arena);
+
+/* count zeroed items of size_bytes each, or NULL when the arena is full. count may be 0. O(1). */
+void *kvt_arena_take(struct kvt_arena *arena, size_t count, size_t size_bytes);
+
+/* The same as a status, with a message that names what was wanted. *out is set on success. */
+enum kvt_status kvt_arena_get(struct kvt_arena *arena, size_t count, size_t size_bytes,
+                              const char *what, void *out, struct kvt_err *err);
+
+/* A copy of text in the arena, or NULL when it is full. */
+char *kvt_arena_text(struct kvt_arena *arena, const char *text);
+
+/* For tests: the call of number n (from 1) to take from any arena fails; 0 turns this off. */
+void kvt_arena_fail_at(long n);
+
+#endif

@@ -1,0 +1,236 @@
+#define _DEFAULT_SOURCE /* realpath, readlink */
+#include "sim/base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "sim/base/assert.h"
+
+enum kvt_status kvt_text_read(const char *path, size_t limit, struct kvt_text *text,
+                              struct kvt_err *err)
+{
+    struct stat info;
+    struct kvt_where where = {.file = path};
+    if (stat(path, &info) != 0)
+        return kvt_err_at(err, KVT_EIO, where, "cannot open: %s", strerror(errno));
+    if (S_ISDIR(info.st_mode))
+        return kvt_err_at(err, KVT_EIO, where, "want a file, got a folder");
+    gzFile file = gzopen(path, "rb"); /* reads plain files as they are */
+    if (file == NULL)
+        return kvt_err_at(err, KVT_EIO, where, "cannot open: %s", strerror(errno));
+    size_t room = (size_t)info.st_size + 1, used = 0;
+    if (room < 4096)
+        room = 4096;
+    if (room > limit + 1)
+        room = limit + 1;
+    char *bytes = malloc(room + 1);
+    enum kvt_status status = KVT_OK;
+    while (bytes != NULL) {
+        unsigned want = room - used > 1u << 30 ? 1u << 30 : (unsigned)(room - used);
+        int got = gzread(file, bytes + used, want);
+        if (got < 0) {
+            int code;
+            status = kvt_err_at(err, KVT_EIO, where, "cannot read: %s", gzerror(file, &code));
+            break;
+        }
+        used += (size_t)got;
+        if (got == 0)
+            break;
+        if (used > limit) {
+            status = kvt_err_at(err, KVT_ELIMIT, where, "is larger than the limit of %zu bytes",
+                                limit);
+            break;
+        }
+        if (used < room)
+            continue;
+        room = room > limit / 2 ? limit + 1 : room * 2;
+        char *grown = realloc(bytes, room + 1);
+        if (grown == NULL)
+            free(bytes);
+        bytes = grown;
+    }
+    int closed = gzclose(file);
+    if (bytes == NULL)
+        return kvt_err_at(err, KVT_ENOMEM, where, "no memory to read it");
+    if (status == KVT_OK && closed == Z_BUF_ERROR)
+        status = kvt_err_at(err, KVT_EIO, where, "the gzip stream ends early");
+    if (status != KVT_OK) {
+        free(bytes);
+        return status;
+    }
+    bytes[used] = '\0';
+    *text = (struct kvt_text){.bytes = bytes, .count = used};
+    return KVT_OK;
+}
+
+void kvt_text_free(struct kvt_text *text)
+{
+    free(text->bytes);
+    *text = (struct kvt_text){0};
+}
+
+#define OUTPUTS_MAX 16
+static char *open_temps[OUTPUTS_MAX]; /* borrowed from the kvt_output that owns them */
+
+static void temps_replace(char *old, char *new)
+{
+    for (int i = 0; i < OUTPUTS_MAX; i++) {
+        if (open_temps[i] == old) {
+            open_temps[i] = new;
+            return;
+        }
+    }
+}
+
+enum kvt_status kvt_output_begin(struct kvt_output *output, const char *path, struct kvt_err *err)
+{
+    struct kvt_where where = {.file = path};
+    size_t bytes = strlen(path) + 32;
+    *output = (struct kvt_output){.path = malloc(bytes), .temp_path = malloc(bytes)};
+    if (output->path == NULL || output->temp_path == NULL) {
+        kvt_output_abandon(output);
+        return kvt_err_at(err, KVT_ENOMEM, where, "no memory for its name");
+    }
+    snprintf(output->path, bytes, "%s", path);
+    snprintf(output->temp_path, bytes, "%s.tmp.%ld", path, (long)getpid());
+    struct stat info;
+    enum kvt_status status = KVT_OK;
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+        status = kvt_err_at(err, KVT_EIO, where, "cannot write: it exists and is not a plain file");
+    int file = status == KVT_OK ? open(output->temp_path, O_WRONLY | O_CREAT | O_TRUNC, 0666) : -1;
+    if (status == KVT_OK && file < 0)
+        status = kvt_err_at(err, KVT_EIO, where, "cannot write: %s", strerror(errno));
+    if (file >= 0)
+        close(file);
+    if (status != KVT_OK) {
+        free(output->temp_path);
+        output->temp_path = NULL;
+        kvt_output_abandon(output);
+        return status;
+    }
+    temps_replace(NULL, output->temp_path);
+    return KVT_OK;
+}
+
+enum kvt_status kvt_output_commit(struct kvt_output *output, struct kvt_err *err)
+{
+    kvt_assert(output->temp_path != NULL);
+    struct kvt_where where = {.file = output->path};
+    enum kvt_status status = KVT_OK;
+    int file = open(output->temp_path, O_RDONLY);
+    bool kept = file >= 0 && fsync(file) == 0;
+    if (file >= 0)
+        kept = close(file) == 0 && kept;
+    if (!kept || rename(output->temp_path, output->path) != 0)
+        status = kvt_err_at(err, KVT_EIO, where, "cannot write: %s", strerror(errno));
+    if (status == KVT_OK) {
+        temps_replace(output->temp_path, NULL);
+        free(output->temp_path);
+        output->temp_path = NULL;
+    }
+    kvt_output_abandon(output);
+    return status;
+}
+
+void kvt_output_abandon(struct kvt_output *output)
+{
+    if (output->temp_path != NULL) {
+        unlink(output->temp_path);
+        temps_replace(output->temp_path, NULL);
+    }
+    free(output->temp_path);
+    free(output->path);
+    *output = (struct kvt_output){0};
+}
+
+void kvt_output_abandon_all(void)
+{
+    for (int i = 0; i < OUTPUTS_MAX; i++)
+        if (open_temps[i] != NULL)
+            unlink(open_temps[i]);
+}
+
+enum kvt_status kvt_file_write(const char *path, const char *text, size_t count,
+                               struct kvt_err *err)
+{
+    struct kvt_output output;
+    KVT_TRY(kvt_output_begin(&output, path, err));
+    FILE *file = fopen(output.temp_path, "wb");
+    bool whole = file != NULL && fwrite(text, 1, count, file) == count;
+    if (file != NULL)
+        whole = fclose(file) == 0 && whole;
+    if (whole)
+        return kvt_output_commit(&output, err);
+    struct kvt_where where = {.file = path};
+    enum kvt_status status = kvt_err_at(err, KVT_EIO, where, "cannot write: %s", strerror(errno));
+    kvt_output_abandon(&output);
+    return status;
+}
+
+char *kvt_path_folder(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    size_t count = slash == NULL ? 0 : slash == path ? 1 : (size_t)(slash - path);
+    char *folder = malloc(count + 1);
+    if (folder != NULL) {
+        memcpy(folder, path, count);
+        folder[count] = '\0';
+    }
+    return folder;
+}
+
+char *kvt_path_join(const char *folder, const char *path)
+{
+    bool alone = path[0] == '/' || folder[0] == '\0';
+    size_t bytes = strlen(folder) + strlen(path) + 2;
+    char *joined = malloc(bytes);
+    if (joined != NULL)
+        snprintf(joined, bytes, "%s%s%s", alone ? "" : folder, alone ? "" : "/", path);
+    return joined;
+}
+
+#ifndef KVT_DATADIR
+#define KVT_DATADIR "/usr/local/share/kvtwin"
+#endif
+
+static bool folder_has_configs(const char *folder)
+{
+    char path[PATH_MAX];
+    int wrote = snprintf(path, sizeof path, "%s/configs/models", folder);
+    return wrote > 0 && wrote < (int)sizeof path && access(path, R_OK) == 0;
+}
+
+const char *kvt_data_folder(void)
+{
+    static char folder[PATH_MAX];
+    if (folder[0] != '\0')
+        return folder;
+    const char *given = getenv("KVTWIN_DATA");
+    if (given != NULL && given[0] != '\0') {
+        snprintf(folder, sizeof folder, "%s", given);
+        return folder;
+    }
+    /* A program in build/MODE/ or build/ finds its sources two or one folders up. */
+    char program[PATH_MAX];
+    ssize_t count = readlink("/proc/self/exe", program, sizeof program - 1);
+    program[count > 0 ? count : 0] = '\0';
+    for (int up = 0; up < 4; up++) {
+        char *slash = strrchr(program, '/');
+        if (slash == NULL)
+            break;
+        *slash = '\0';
+        if (folder_has_configs(program)) {
+            snprintf(folder, sizeof folder, "%s", program);
+            return folder;
+        }
+    }
+    snprintf(folder, sizeof folder, "%s", KVT_DATADIR);
+    return folder;
+}

@@ -1,0 +1,57 @@
+/*
+ * file.h - whole files in, and outputs that appear only when they are complete
+ *
+ * An output is written to a temporary file in the folder of its final name, flushed to the disk,
+ * and renamed: a reader sees the old file or the new one, never a part. Whatever fails on the way
+ * (a full disk, a read-only folder) is a KVT_EIO that names the path, and the temporary is removed.
+ */
+#ifndef KVT_BASE_FILE_H
+#define KVT_BASE_FILE_H
+
+#include <stddef.h>
+#include <stdio.h>
+
+#include "sim/base/status.h"
+
+/* The bytes of a file, plain or gzip, with one zero byte after them. Free with kvt_text_free. Files
+ * over limit bytes (decompressed) are a KVT_ELIMIT. */
+struct kvt_text {
+    char *bytes; /* owned */
+    size_t count;
+};
+
+enum kvt_status kvt_text_read(const char *path, size_t limit, struct kvt_text *text,
+                              struct kvt_err *err);
+void kvt_text_free(struct kvt_text *text);
+
+/* An output on its way. Libraries that open files themselves (HDF5) write to temp_path. */
+struct kvt_output {
+    char *path, *temp_path; /* owned; both NULL when closed */
+};
+
+enum kvt_status kvt_output_begin(struct kvt_output *output, const char *path, struct kvt_err *err);
+
+/* fsync the temporary and give it the final name. On failure it is removed. */
+enum kvt_status kvt_output_commit(struct kvt_output *output, struct kvt_err *err);
+
+/* Remove the temporary, if any. Safe after a commit and on a zeroed struct. */
+void kvt_output_abandon(struct kvt_output *output);
+
+/* Remove every temporary still open; for the exit path of a signal. */
+void kvt_output_abandon_all(void);
+
+/* Write all of text to path as one output. */
+enum kvt_status kvt_file_write(const char *path, const char *text, size_t count,
+                               struct kvt_err *err);
+
+/* folder + "/" + path, or path alone when it is absolute or folder is empty; malloc'ed. */
+char *kvt_path_join(const char *folder, const char *path);
+
+/* The folder of path ("" for a bare name); malloc'ed. */
+char *kvt_path_folder(const char *path);
+
+/* Where kvtwin's own configs/ lie: $KVTWIN_DATA, else beside the program, else the installed
+ * place. Borrowed, constant. */
+const char *kvt_data_folder(void);
+
+#endif

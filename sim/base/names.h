@@ -1,0 +1,86 @@
+/*
+ * names.h - the closed sets of names that configs use and several parts of the program share
+ *
+ * Each set is one X-macro of (constant, name in configs): the enum, the parser's table and the
+ * messages come from it.
+ */
+#ifndef KVT_BASE_NAMES_H
+#define KVT_BASE_NAMES_H
+
+#include <stdint.h>
+
+/* clang-format off */
+/* Weights. int4 and the 4-bit floats quantise the groups of a model that its checkpoint quantises
+ * (routed experts of Kimi's recipe); the rest stays bf16. */
+#define KVT_WEIGHT_DTYPES(X)          \
+    X(BF16,      "bf16")              \
+    X(FP8,       "fp8")               /* e4m3, one scale a tensor */ \
+    X(FP8_BLOCK, "fp8-block")         /* e4m3, one fp32 scale a 128x128 block */ \
+    X(INT4_G32,  "int4-g32")          /* 4 bit + one bf16 scale per 32: 4.5 bit */ \
+    X(INT4_G128, "int4-g128")         /* 4.125 bit */ \
+    X(NVFP4,     "nvfp4")             /* e2m1 + one fp8 scale per 16: 4.5 bit */ \
+    X(MXFP4,     "mxfp4")             /* e2m1 + one 8-bit scale per 32: 4.25 bit */
+
+/* KV cache. fp8 is the engine's default layout. */
+#define KVT_KV_DTYPES(X)              \
+    X(BF16,       "bf16")             \
+    X(FP8,        "fp8")              \
+    X(FP8_PLAIN,  "fp8-plain")        /* 1 byte a value, scales outside the pages */ \
+    X(FP8_SCALED, "fp8-scaled")       /* MLA: 656 bytes a token and layer */ \
+    X(NVFP4,      "nvfp4")            /* 1/2 byte a value + one scale byte per 16 */
+
+#define KVT_ENGINES(X) X(SGLANG, "sglang") X(VLLM, "vllm")
+
+#define KVT_ROLES(X) X(PREFILL, "prefill") X(DECODE, "decode") X(SERVE, "serve")
+
+#define KVT_FREE_ORDERS(X) X(LIFO, "lifo") X(FIFO, "fifo")
+
+#define KVT_ROUTERS(X)                \
+    X(ROUND_ROBIN,  "round-robin")    \
+    X(LEAST_TOKENS, "least-tokens")   \
+    X(PREFIX_AWARE, "prefix-aware")
+
+#define KVT_STREAMS(X)                \
+    X(WHOLE,    "whole")              /* after the last chunk */ \
+    X(BY_CHUNK, "by-chunk")           \
+    X(BY_LAYER, "by-layer")
+
+#define KVT_LINK_SCOPES(X) X(GPU, "gpu") X(REPLICA, "replica") X(FLEET, "fleet")
+/* clang-format on */
+
+
+#define X(name, text) KVT_WEIGHTS_##name,
+enum kvt_weight_dtype { KVT_WEIGHT_DTYPES(X) KVT_WEIGHT_DTYPE_COUNT };
+#undef X
+#define X(name, text) KVT_KV_##name,
+enum kvt_kv_dtype { KVT_KV_DTYPES(X) KVT_KV_DTYPE_COUNT };
+#undef X
+#define X(name, text) KVT_ENGINE_##name,
+enum kvt_engine { KVT_ENGINES(X) KVT_ENGINE_COUNT };
+#undef X
+#define X(name, text) KVT_ROLE_##name,
+enum kvt_role { KVT_ROLES(X) KVT_ROLE_COUNT };
+#undef X
+#define X(name, text) KVT_FREE_##name,
+enum kvt_free_order { KVT_FREE_ORDERS(X) KVT_FREE_ORDER_COUNT };
+#undef X
+#define X(name, text) KVT_ROUTER_##name,
+enum kvt_router { KVT_ROUTERS(X) KVT_ROUTER_COUNT };
+#undef X
+#define X(name, text) KVT_STREAM_##name,
+enum kvt_stream_mode { KVT_STREAMS(X) KVT_STREAM_COUNT };
+#undef X
+#define X(name, text) KVT_LINK_PER_##name,
+enum kvt_link_scope { KVT_LINK_SCOPES(X) KVT_LINK_SCOPE_COUNT };
+#undef X
+
+extern const char *const kvt_weight_dtype_names[KVT_WEIGHT_DTYPE_COUNT];
+extern const char *const kvt_kv_dtype_names[KVT_KV_DTYPE_COUNT];
+extern const char *const kvt_engine_names[KVT_ENGINE_COUNT];
+extern const char *const kvt_role_names[KVT_ROLE_COUNT];
+extern const char *const kvt_free_order_names[KVT_FREE_ORDER_COUNT];
+extern const char *const kvt_router_names[KVT_ROUTER_COUNT];
+extern const char *const kvt_stream_names[KVT_STREAM_COUNT];
+extern const char *const kvt_link_scope_names[KVT_LINK_SCOPE_COUNT];
+
+#endif

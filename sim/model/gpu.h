@@ -1,0 +1,39 @@
+/*
+ * gpu.h - a GPU: memory, rates and links
+ *
+ * Rates are the vendor's dense numbers; what kernels reach of them is the calibration's business
+ * (sim/cost). memory_visible is what a driver reports before anything is loaded.
+ */
+#ifndef KVT_MODEL_GPU_H
+#define KVT_MODEL_GPU_H
+
+#include <stdint.h>
+
+#include "sim/base/status.h"
+
+struct kvt_gpu {
+    char name[64];
+    char aliases[16][64];
+    int32_t alias_count;
+    char source[160];
+    double memory_nominal;  /* bytes, as marketed */
+    double memory_visible;  /* bytes, as the driver reports in total */
+    double memory_context;  /* bytes taken by the CUDA context and NCCL before weights */
+    double bandwidth;       /* bytes/s of HBM */
+    double flops_bf16, flops_fp8, flops_fp4; /* dense FLOP/s; 0: no such units */
+    double link_bandwidth;  /* bytes/s per direction, scale-up (NVLink) */
+    double nic_bandwidth;   /* bytes/s per direction, scale-out, of one GPU */
+    double host_bandwidth;  /* bytes/s per direction to host memory */
+    int32_t sms;
+    double usd_per_hour;    /* < 0: not known */
+};
+
+/* One of ours by name or alias, or a YAML file. capacity >= 0 replaces the memory size. A name that
+ * is not known is accepted for capacity only when capacity is given: see kvt_gpu_by_memory. */
+enum kvt_status kvt_gpu_load(struct kvt_gpu *gpu, const char *name_or_path, double capacity,
+                             struct kvt_err *err);
+
+/* A GPU of which only the memory is known; rates are 0, so it has capacity but no speed. */
+void kvt_gpu_by_memory(struct kvt_gpu *gpu, const char *name, double capacity);
+
+#endif

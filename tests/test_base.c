@@ -1,0 +1,144 @@
+#include <math.h>
+#include <string.h>
+
+#include "sim/base/arena.h"
+#include "sim/base/random.h"
+#include "sim/base/ticks.h"
+#include "sim/base/units.h"
+#include "tests/check.h"
+
+static void philox_gives_the_published_vector(void)
+{
+    struct kvt_stream stream;
+    kvt_stream_init(&stream, 0, (enum kvt_purpose)0, 0);
+    CHECK_I64(kvt_stream_u32(&stream), 0x6627e8d5, "Random123 kat, word 0");
+    CHECK_I64(kvt_stream_u32(&stream), 0xe169c58d, "word 1");
+    CHECK_I64(kvt_stream_u32(&stream), 0xbc57ac4c, "word 2");
+    CHECK_I64(kvt_stream_u32(&stream), 0x9b00dbd8, "word 3");
+}
+
+static void streams_of_two_purposes_share_no_draw(void)
+{
+    struct kvt_stream a, b;
+    kvt_stream_init(&a, 7, KVT_PURPOSE_INPUT, 3);
+    kvt_stream_init(&b, 7, KVT_PURPOSE_OUTPUT, 3);
+    int equal = 0;
+    for (int i = 0; i < 1000; i++)
+        equal += kvt_stream_u32(&a) == kvt_stream_u32(&b);
+    CHECK_I64(equal, 0, "1000 draws");
+}
+
+static void a_gsl_rng_draws_what_the_stream_draws(void)
+{
+    struct kvt_stream stream;
+    kvt_stream_init(&stream, 2385, KVT_PURPOSE_ARRIVAL, 1);
+    gsl_rng *rng = gsl_rng_alloc(kvt_rng_type);
+    kvt_rng_attach(rng, &stream);
+    for (int i = 0; i < 9; i++)
+        CHECK_I64((int64_t)gsl_rng_get(rng), kvt_stream_u32(&stream), "same stream");
+    gsl_rng_free(rng);
+}
+
+static void a_transfer_rounds_up_to_a_whole_tick(void)
+{
+    CHECK_I64(kvt_muldiv_ceil(10, 1000000000, 3), 3333333334, "ceil(10e9/3)");
+    CHECK_I64(kvt_muldiv_ceil(INT64_MAX, INT64_MAX, 1), INT64_MAX, "saturates");
+    CHECK_I64(kvt_muldiv_ceil(INT64_C(141) << 30, 1000000000, INT64_C(4800000000000)), 31541167,
+              "141 GiB at 4.8 TB/s in ns");
+    CHECK_I64(kvt_ns_from_ticks(1535), 1, "1.499 ns");
+    CHECK_I64(kvt_ns_from_ticks(1536), 2, "1.5 ns");
+}
+
+static void quantities_carry_units(void)
+{
+    static const struct {
+        const char *text;
+        enum kvt_dimension dimension;
+        double want;
+    } rows[] = {
+        {"141 GiB", KVT_DIMENSION_BYTES, 141.0 * 1073741824},
+        {"80GB", KVT_DIMENSION_BYTES, 80e9},
+        {"50 GB/s", KVT_DIMENSION_BANDWIDTH, 50e9},
+        {"400 Gbit/s", KVT_DIMENSION_BANDWIDTH, 50e9},
+        {"10 us", KVT_DIMENSION_TIME, 1e-5},
+        {"2.5 min", KVT_DIMENSION_TIME, 150},
+        {"4 req/s", KVT_DIMENSION_RATE, 4},
+        {"3.5 USD/h", KVT_DIMENSION_PRICE, 3.5},
+        {"-3", KVT_DIMENSION_NONE, -3},
+    };
+    struct kvt_err err = {0};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        double got = NAN;
+        CHECK_OK(kvt_quantity_parse(rows[i].text, rows[i].dimension, &got, &err), err);
+        CHECK_CLOSE(got, rows[i].want, 0, rows[i].text);
+        char text[64];
+        double back = NAN;
+        kvt_quantity_print(got, rows[i].dimension, text, sizeof text);
+        CHECK_OK(kvt_quantity_parse(text, rows[i].dimension, &back, &err), err);
+        CHECK_CLOSE(back, got, 0, text);
+    }
+}
+
+static void a_quantity_of_another_kind_is_refused(void)
+{
+    static const char *const bad[] = {"", "nan GiB", "inf GiB", "141", "141 Gib", "141 us",
+                                      "0x10 GiB", "1e999 GiB", "GiB", "1 GiB x", " 1 GiB"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        struct kvt_err err = {0};
+        double value = 2.385;
+        CHECK_FAILS(kvt_quantity_parse(bad[i], KVT_DIMENSION_BYTES, &value, &err), err,
+                    KVT_ECONFIG);
+        CHECK_HOLDS(err.text, "141 GiB", bad[i]);
+        CHECK_CLOSE(value, 2.385, 0, "untouched");
+    }
+}
+
+static void a_typing_mistake_finds_its_name(void)
+{
+    static const char *const names[] = {"replicas", "parallel", "weights", "page_tokens"};
+    CHECK_TEXT(kvt_nearest_name("replcias", names, 4), "replicas", "swap");
+    CHECK_TEXT(kvt_nearest_name("page_token", names, 4), "page_tokens", "deletion");
+    CHECK(kvt_nearest_name("zebra", names, 4) == NULL);
+}
+
+static void an_error_collects_ten_messages(void)
+{
+    struct kvt_err err = {0};
+    struct kvt_where where = {"a.yaml", 3, 7};
+    for (int i = 0; i < 12; i++)
+        kvt_err_at(&err, i == 0 ? KVT_ECONFIG : KVT_EIO, where, "mistake %d", i);
+    CHECK_I64(err.status, KVT_ECONFIG, "of the first");
+    CHECK_I64(err.count, 12, "");
+    CHECK_HOLDS(err.text, "a.yaml:3:7: mistake 9", "");
+    CHECK(strstr(err.text, "mistake 10") == NULL);
+}
+
+static void an_arena_is_zeroed_aligned_and_bounded(void)
+{
+    struct kvt_arena arena;
+    struct kvt_err err = {0};
+    CHECK_OK(kvt_arena_init(&arena, 8192, &err), err);
+    char *first = kvt_arena_take(&arena, 3, 7);
+    char *second = kvt_arena_take(&arena, 1, 1);
+    CHECK_I64(second - first, 64, "aligned to a cache line");
+    CHECK_I64(first[20] + second[0], 0, "zeroed");
+    CHECK(kvt_arena_take(&arena, 8192, 1) == NULL);
+    CHECK(kvt_arena_take(&arena, SIZE_MAX / 2, 4) == NULL);
+    void *out = NULL;
+    CHECK_FAILS(kvt_arena_get(&arena, 9000, 1, "pages", &out, &err), err, KVT_ENOMEM);
+    CHECK_HOLDS(err.text, "pages", "names what was wanted");
+    kvt_arena_release(&arena);
+}
+
+const struct check_test check_base[] = {
+    {"Philox gives the published vector", philox_gives_the_published_vector, false},
+    {"streams of two purposes share no draw", streams_of_two_purposes_share_no_draw, false},
+    {"a gsl_rng draws what the stream draws", a_gsl_rng_draws_what_the_stream_draws, false},
+    {"a transfer rounds up to a whole tick", a_transfer_rounds_up_to_a_whole_tick, false},
+    {"quantities carry units", quantities_carry_units, false},
+    {"a quantity of another kind is refused", a_quantity_of_another_kind_is_refused, false},
+    {"a typing mistake finds its name", a_typing_mistake_finds_its_name, false},
+    {"an error collects ten messages", an_error_collects_ten_messages, false},
+    {"an arena is zeroed, aligned and bounded", an_arena_is_zeroed_aligned_and_bounded, false},
+    {NULL, NULL, false},
+};
