@@ -42,14 +42,14 @@ all: build/kvtwin ## build the program
 build/kvtwin: $(B)/kvtwin
 	@ln -sfn $(MODE)/kvtwin $@
 
-$(B)/kvtwin: $(CLI_OBJ) $(B)/libkvtwin.a
+$(B)/kvtwin: $(B)/cli/main.o $(B)/libkvtwin.a
 	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
 
-$(B)/libkvtwin.a: $(LIB_OBJ)
+$(B)/libkvtwin.a: $(LIB_OBJ) $(CLI_PARTS)
 	@rm -f $@
 	ar rcs $@ $^
 
-$(B)/check: $(TEST_OBJ) $(CLI_PARTS) $(B)/libkvtwin.a
+$(B)/check: $(TEST_OBJ) $(B)/libkvtwin.a
 	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LIBS) $(shell pkg-config --libs cunit)
 
 $(B)/%.o: %.c Makefile

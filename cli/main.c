@@ -1,7 +1,51 @@
+/*
+ * main.c - set up what libraries and signals do behind our back, then hand over to the frame
+ */
+#include <errno.h>
+#include <gsl/gsl_errno.h>
+#include <hdf5.h>
 #include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
-int main(void)
+#include "cli/cli.h"
+#include "sim/base/file.h"
+
+/* The first signal asks the command to finish and write its outputs; the second does not wait. */
+static void on_interrupt(int signal_number)
 {
-    puts("kvtwin");
-    return 0;
+    (void)signal_number;
+    if (kvt_cli_interrupted) {
+        kvt_output_abandon_all();
+        _exit(KVT_EINTR);
+    }
+    kvt_cli_interrupted = 1;
+}
+
+static void catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    /* A reader that goes away is a failed write like any other, so that outputs are cleaned up. */
+    signal(SIGPIPE, SIG_IGN);
+}
+
+/* A full disk shows only when the last bytes leave the buffer. */
+static int close_stdout(int code)
+{
+    bool failed = ferror(stdout) != 0;
+    if (fclose(stdout) == 0 && !failed)
+        return code;
+    fprintf(stderr, "kvtwin: standard output: %s\n", strerror(errno));
+    return code == KVT_OK || code == KVT_NEGATIVE ? KVT_EIO : code;
+}
+
+int main(int argc, char *argv[])
+{
+    gsl_set_error_handler_off();
+    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+    catch_signals();
+    return close_stdout(kvt_cli_main(argc, argv));
 }

@@ -1,0 +1,25 @@
+/*
+ * config.c - loading a config the way every command does
+ */
+#include "sim/config/config.h"
+
+#include <stdlib.h>
+
+#include "cli/cli.h"
+
+enum kvt_status kvt_cli_config(const struct kvt_cli *cli, const char *path,
+                               struct kvt_config *config, bool *done, struct kvt_err *err)
+{
+    *done = false;
+    KVT_TRY(kvt_config_load(config, path, cli->sets, cli->set_count, err));
+    if (!cli->print_config)
+        return KVT_OK;
+    char *text = kvt_config_print(config);
+    kvt_config_release(config);
+    if (text == NULL)
+        return kvt_err_set(err, KVT_ENOMEM, "cannot hold the effective configuration");
+    fputs(text, stdout);
+    free(text);
+    *done = true;
+    return KVT_OK;
+}
