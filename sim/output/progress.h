@@ -1,0 +1,32 @@
+/*
+ * progress.h - a bar on stderr while a run goes on, erased at its end
+ *
+ * Fed with a fraction as often as the caller likes; draws at most six times a second and never
+ * before half a second has passed, so that short runs show nothing. Looks at the wall clock, and
+ * therefore lives outside the engine: nothing it does reaches a result.
+ */
+#ifndef KVT_OUTPUT_PROGRESS_H
+#define KVT_OUTPUT_PROGRESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct kvt_progress {
+    bool shown;    /* false: every call does nothing */
+    bool drawn;    /* something is on the screen */
+    char what[40]; /* "simulating" */
+    int64_t start_ns, next_ns;
+};
+
+/* shown is the caller's decision: a terminal or --progress=always, and not -q. */
+void kvt_progress_begin(struct kvt_progress *progress, const char *what, bool shown);
+
+/* fraction in [0, 1], done in the unit that `unit` names ("requests"). About 30 ns when there is
+ * nothing to draw. */
+void kvt_progress_tell(struct kvt_progress *progress, double fraction, int64_t done,
+                       const char *unit);
+
+/* Erase the bar. Call it before anything else is said on stderr. */
+void kvt_progress_end(struct kvt_progress *progress);
+
+#endif
