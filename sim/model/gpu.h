@@ -16,20 +16,23 @@ struct kvt_gpu {
     char aliases[16][64];
     int32_t alias_count;
     char source[160];
-    double memory_nominal;  /* bytes, as marketed */
-    double memory_visible;  /* bytes, as the driver reports in total */
-    double memory_context;  /* bytes taken by the CUDA context and NCCL before weights */
-    double bandwidth;       /* bytes/s of HBM */
+    double memory_nominal; /* bytes, as marketed */
+    double memory_visible; /* bytes, as the driver reports in total (nvidia-smi) */
+    double memory_usable;  /* bytes, as a program is told in total (cudaMemGetInfo) */
+    double memory_context; /* bytes of one process's context before weights */
+    double memory_peers;   /* bytes more as soon as it talks to other GPUs (NCCL buffers) */
+    double bandwidth;      /* bytes/s of HBM */
     double flops_bf16, flops_fp8, flops_fp4; /* dense FLOP/s; 0: no such units */
-    double link_bandwidth;  /* bytes/s per direction, scale-up (NVLink) */
-    double nic_bandwidth;   /* bytes/s per direction, scale-out, of one GPU */
-    double host_bandwidth;  /* bytes/s per direction to host memory */
+    double link_bandwidth;                   /* bytes/s per direction, scale-up (NVLink) */
+    double nic_bandwidth;                    /* bytes/s per direction, scale-out, of one GPU */
+    double host_bandwidth;                   /* bytes/s per direction to host memory */
     int32_t sms;
-    double usd_per_hour;    /* < 0: not known */
+    double usd_per_hour; /* < 0: not known */
 };
 
-/* One of ours by name or alias, or a YAML file. capacity >= 0 replaces the memory size. A name that
- * is not known is accepted for capacity only when capacity is given: see kvt_gpu_by_memory. */
+/* One of ours by name or alias ("H200", "NVIDIA H100 80GB HBM3"), or a YAML file. capacity >= 0
+ * replaces the memory size. A name that is not known is accepted for capacity only when capacity is
+ * given: see kvt_gpu_by_memory. */
 enum kvt_status kvt_gpu_load(struct kvt_gpu *gpu, const char *name_or_path, double capacity,
                              struct kvt_err *err);
 
