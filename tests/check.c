@@ -59,7 +59,8 @@ void check_i64(int64_t got, int64_t want, const char *expr, const char *note, co
                unsigned line)
 {
     char text[512];
-    snprintf(text, sizeof text, "%s: got %" PRId64 ", want %" PRId64 " [%s]", expr, got, want, note);
+    snprintf(text, sizeof text, "%s: got %" PRId64 ", want %" PRId64 " [%s]", expr, got, want,
+             note);
     record(got == want, text, file, line);
 }
 

@@ -35,15 +35,15 @@ void check_skip(const char *why);
 /* Path of a file in ../shared, or NULL (after check_skip) when it is not there. Static storage. */
 const char *check_shared(const char *name);
 
-#define CHECK(x) check_that((x), #x, "", __FILE__, __LINE__)
-#define CHECK_NOTE(x, note) check_that((x), #x, (note), __FILE__, __LINE__)
+#define CHECK(x)                   check_that((x), #x, "", __FILE__, __LINE__)
+#define CHECK_NOTE(x, note)        check_that((x), #x, (note), __FILE__, __LINE__)
 #define CHECK_I64(got, want, note) check_i64((got), (want), #got, (note), __FILE__, __LINE__)
-#define CHECK_CLOSE(got, want, rel, note) \
+#define CHECK_CLOSE(got, want, rel, note)                                                          \
     check_close((got), (want), (rel), #got, (note), __FILE__, __LINE__)
-#define CHECK_TEXT(got, want, note) check_text((got), (want), #got, (note), __FILE__, __LINE__)
+#define CHECK_TEXT(got, want, note)  check_text((got), (want), #got, (note), __FILE__, __LINE__)
 #define CHECK_HOLDS(got, part, note) check_holds((got), (part), #got, (note), __FILE__, __LINE__)
 /* expr returns a status and fills err (a struct kvt_err). */
-#define CHECK_OK(expr, err) check_status((expr), &(err), KVT_OK, #expr, __FILE__, __LINE__)
+#define CHECK_OK(expr, err)          check_status((expr), &(err), KVT_OK, #expr, __FILE__, __LINE__)
 #define CHECK_FAILS(expr, err, want) check_status((expr), &(err), (want), #expr, __FILE__, __LINE__)
 
 #endif

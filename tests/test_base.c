@@ -68,11 +68,11 @@ static void quantities_carry_units(void)
     };
     struct kvt_err err = {0};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        double got = NAN;
+        double got = (double)NAN;
         CHECK_OK(kvt_quantity_parse(rows[i].text, rows[i].dimension, &got, &err), err);
         CHECK_CLOSE(got, rows[i].want, 0, rows[i].text);
         char text[64];
-        double back = NAN;
+        double back = (double)NAN;
         kvt_quantity_print(got, rows[i].dimension, text, sizeof text);
         CHECK_OK(kvt_quantity_parse(text, rows[i].dimension, &back, &err), err);
         CHECK_CLOSE(back, got, 0, text);
@@ -81,8 +81,9 @@ static void quantities_carry_units(void)
 
 static void a_quantity_of_another_kind_is_refused(void)
 {
-    static const char *const bad[] = {"", "nan GiB", "inf GiB", "141", "141 Gib", "141 us",
-                                      "0x10 GiB", "1e999 GiB", "GiB", "1 GiB x", " 1 GiB"};
+    static const char *const bad[] = {"",        "nan GiB", "inf GiB",  "141",
+                                      "141 Gib", "141 us",  "0x10 GiB", "1e999 GiB",
+                                      "GiB",     "1 GiB x", " 1 GiB"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct kvt_err err = {0};
         double value = 2.385;

@@ -23,7 +23,8 @@ _Noreturn void kvt_assert_fail(const char *file, int line, const char *condition
     __attribute__((cold));
 
 #define kvt_assert(x) ((x) ? (void)0 : kvt_assert_fail(__FILE__, __LINE__, #x))
-#define kvt_assert_slow(x) (!kvt_paranoid || (x) ? (void)0 : kvt_assert_fail(__FILE__, __LINE__, #x))
+#define kvt_assert_slow(x)                                                                         \
+    (!kvt_paranoid || (x) ? (void)0 : kvt_assert_fail(__FILE__, __LINE__, #x))
 #define kvt_unreachable() kvt_assert_fail(__FILE__, __LINE__, "unreachable")
 
 #endif

@@ -48,7 +48,6 @@
 #define KVT_LINK_SCOPES(X) X(GPU, "gpu") X(REPLICA, "replica") X(FLEET, "fleet")
 /* clang-format on */
 
-
 #define X(name, text) KVT_WEIGHTS_##name,
 enum kvt_weight_dtype { KVT_WEIGHT_DTYPES(X) KVT_WEIGHT_DTYPE_COUNT };
 #undef X

@@ -17,7 +17,8 @@ uint32_t kvt_stream_u32(struct kvt_stream *stream)
     if (lane == 0) {
         uint64_t block = stream->draw >> 2;
         /* The purpose rides in the top of the counter: seeds keep all 64 bits of the key. */
-        philox4x32_ctr_t counter = {{(uint32_t)block, (uint32_t)(block >> 32) ^ (stream->purpose << 24),
+        philox4x32_ctr_t counter = {{(uint32_t)block,
+                                     (uint32_t)(block >> 32) ^ (stream->purpose << 24),
                                      (uint32_t)stream->entity, (uint32_t)(stream->entity >> 32)}};
         philox4x32_key_t key = {{(uint32_t)stream->seed, (uint32_t)(stream->seed >> 32)}};
         philox4x32_ctr_t out = philox4x32(counter, key);

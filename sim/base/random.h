@@ -15,14 +15,14 @@
 #include <stdint.h>
 
 enum kvt_purpose { /* values are part of the results: append, never renumber */
-    KVT_PURPOSE_ARRIVAL = 1,
-    KVT_PURPOSE_INPUT = 2,
-    KVT_PURPOSE_OUTPUT = 3,
-    KVT_PURPOSE_PREFIX = 4,
-    KVT_PURPOSE_COST = 5,
-    KVT_PURPOSE_FAULT = 6,
-    KVT_PURPOSE_TAG = 7,
-    KVT_PURPOSE_TEST = 8,
+                   KVT_PURPOSE_ARRIVAL = 1,
+                   KVT_PURPOSE_INPUT = 2,
+                   KVT_PURPOSE_OUTPUT = 3,
+                   KVT_PURPOSE_PREFIX = 4,
+                   KVT_PURPOSE_COST = 5,
+                   KVT_PURPOSE_FAULT = 6,
+                   KVT_PURPOSE_TAG = 7,
+                   KVT_PURPOSE_TEST = 8,
 };
 
 struct kvt_stream {
@@ -43,7 +43,8 @@ double kvt_stream_unit(struct kvt_stream *stream);
 /* Uniform in [0, limit), without bias. limit > 0. */
 uint64_t kvt_stream_below(struct kvt_stream *stream, uint64_t limit);
 
-/* The generator behind gsl_rng_alloc(kvt_rng_type); seed it with kvt_rng_attach, not gsl_rng_set. */
+/* The generator behind gsl_rng_alloc(kvt_rng_type); seed it with kvt_rng_attach, not gsl_rng_set.
+ */
 extern const gsl_rng_type *const kvt_rng_type;
 
 /* Make rng (of kvt_rng_type) draw from a copy of stream. */

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-__attribute__((format(printf, 4, 0)))
-static enum kvt_status err_add(struct kvt_err *err, enum kvt_status status, const char *prefix,
-                               const char *format, va_list args)
+__attribute__((format(printf, 4, 0))) static enum kvt_status
+err_add(struct kvt_err *err, enum kvt_status status, const char *prefix, const char *format,
+        va_list args)
 {
     if (err == NULL)
         return status;
@@ -64,8 +64,8 @@ enum kvt_status kvt_err_at(struct kvt_err *err, enum kvt_status status, struct k
 const char *kvt_status_text(enum kvt_status status)
 {
     switch (status) {
-#define X(name, code, text) \
-    case KVT_##name:        \
+#define X(name, code, text)                                                                        \
+    case KVT_##name:                                                                               \
         return text;
         KVT_STATUSES(X)
 #undef X

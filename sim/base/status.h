@@ -63,11 +63,11 @@ enum kvt_status kvt_err_at(struct kvt_err *err, enum kvt_status status, struct k
 const char *kvt_status_text(enum kvt_status status);
 
 /* Leave the calling function with the status of expr unless it is KVT_OK. */
-#define KVT_TRY(expr)                      \
-    do {                                   \
-        enum kvt_status kvt_try_ = (expr); \
-        if (kvt_try_ != KVT_OK)            \
-            return kvt_try_;               \
+#define KVT_TRY(expr)                                                                              \
+    do {                                                                                           \
+        enum kvt_status kvt_try_ = (expr);                                                         \
+        if (kvt_try_ != KVT_OK)                                                                    \
+            return kvt_try_;                                                                       \
     } while (0)
 
 #endif

@@ -19,8 +19,8 @@ __extension__ typedef unsigned __int128 kvt_u128;
 #define KVT_TICKS_PER_NS INT64_C(1024)
 #define KVT_TICKS_PER_US (1000 * KVT_TICKS_PER_NS)
 #define KVT_TICKS_PER_MS (1000 * KVT_TICKS_PER_US)
-#define KVT_TICKS_PER_S (1000 * KVT_TICKS_PER_MS)
-#define KVT_NEVER INT64_MAX /* later than every time that can be reached */
+#define KVT_TICKS_PER_S  (1000 * KVT_TICKS_PER_MS)
+#define KVT_NEVER        INT64_MAX /* later than every time that can be reached */
 
 /* Nearest nanosecond, halves up; only for outputs. t >= 0. */
 static inline int64_t kvt_ns_from_ticks(kvt_ticks t)

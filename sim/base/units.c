@@ -27,9 +27,12 @@ static const struct unit units[] = { /* within a dimension, printed units from l
     {"TB/s", KVT_DIMENSION_BANDWIDTH, 1e12, true},    {"GB/s", KVT_DIMENSION_BANDWIDTH, 1e9, true},
     {"MB/s", KVT_DIMENSION_BANDWIDTH, 1e6, true},     {"kB/s", KVT_DIMENSION_BANDWIDTH, 1e3, true},
     {"B/s", KVT_DIMENSION_BANDWIDTH, 1, true},
-    {"TiB/s", KVT_DIMENSION_BANDWIDTH, 0x1p40, false}, {"GiB/s", KVT_DIMENSION_BANDWIDTH, 0x1p30, false},
-    {"MiB/s", KVT_DIMENSION_BANDWIDTH, 0x1p20, false}, {"Tbit/s", KVT_DIMENSION_BANDWIDTH, 1.25e11, false},
-    {"Gbit/s", KVT_DIMENSION_BANDWIDTH, 1.25e8, false}, {"Mbit/s", KVT_DIMENSION_BANDWIDTH, 1.25e5, false},
+    {"TiB/s", KVT_DIMENSION_BANDWIDTH, 0x1p40, false},
+    {"GiB/s", KVT_DIMENSION_BANDWIDTH, 0x1p30, false},
+    {"MiB/s", KVT_DIMENSION_BANDWIDTH, 0x1p20, false},
+    {"Tbit/s", KVT_DIMENSION_BANDWIDTH, 1.25e11, false},
+    {"Gbit/s", KVT_DIMENSION_BANDWIDTH, 1.25e8, false},
+    {"Mbit/s", KVT_DIMENSION_BANDWIDTH, 1.25e5, false},
     {"d", KVT_DIMENSION_TIME, 86400, true}, {"h", KVT_DIMENSION_TIME, 3600, true},
     {"min", KVT_DIMENSION_TIME, 60, true},  {"s", KVT_DIMENSION_TIME, 1, true},
     {"ms", KVT_DIMENSION_TIME, 1e-3, true}, {"us", KVT_DIMENSION_TIME, 1e-6, true},
@@ -40,7 +43,8 @@ static const struct unit units[] = { /* within a dimension, printed units from l
     {"USD/Mtok", KVT_DIMENSION_TOKEN_PRICE, 1, true},
     {"PFLOP/s", KVT_DIMENSION_FLOPS, 1e15, true}, {"TFLOP/s", KVT_DIMENSION_FLOPS, 1e12, true},
     {"GFLOP/s", KVT_DIMENSION_FLOPS, 1e9, true},
-    {"1/s", KVT_DIMENSION_EVENT_RATE, 1, true}, {"1/min", KVT_DIMENSION_EVENT_RATE, 1.0 / 60, false},
+    {"1/s", KVT_DIMENSION_EVENT_RATE, 1, true},
+    {"1/min", KVT_DIMENSION_EVENT_RATE, 1.0 / 60, false},
     {"1/h", KVT_DIMENSION_EVENT_RATE, 1.0 / 3600, false},
 };
 static const char *const examples[] = {
@@ -100,8 +104,9 @@ enum kvt_status kvt_int_parse(const char *text, int64_t min, int64_t max, int64_
     if (end == NULL || *end != '\0')
         return kvt_err_set(err, KVT_ECONFIG, "want a whole number, got \"%.80s\"", text);
     if (errno == ERANGE || parsed < min || parsed > max)
-        return kvt_err_set(err, KVT_ECONFIG, "want a whole number from %" PRId64 " to %" PRId64
-                           ", got %.80s", min, max, text);
+        return kvt_err_set(err, KVT_ECONFIG,
+                           "want a whole number from %" PRId64 " to %" PRId64 ", got %.80s", min,
+                           max, text);
     *value = parsed;
     return KVT_OK;
 }

@@ -16,15 +16,15 @@
 #include "sim/base/status.h"
 
 enum kvt_dimension {
-    KVT_DIMENSION_NONE,      /* a bare number */
-    KVT_DIMENSION_BYTES,     /* B kB MB GB TB KiB MiB GiB TiB */
-    KVT_DIMENSION_BANDWIDTH, /* B/s kB/s MB/s GB/s TB/s GiB/s ..., Mbit/s Gbit/s Tbit/s */
-    KVT_DIMENSION_TIME,      /* ns us ms s min h d */
-    KVT_DIMENSION_RATE,      /* req/s req/min req/h */
-    KVT_DIMENSION_PRICE,     /* USD/h */
+    KVT_DIMENSION_NONE,        /* a bare number */
+    KVT_DIMENSION_BYTES,       /* B kB MB GB TB KiB MiB GiB TiB */
+    KVT_DIMENSION_BANDWIDTH,   /* B/s kB/s MB/s GB/s TB/s GiB/s ..., Mbit/s Gbit/s Tbit/s */
+    KVT_DIMENSION_TIME,        /* ns us ms s min h d */
+    KVT_DIMENSION_RATE,        /* req/s req/min req/h */
+    KVT_DIMENSION_PRICE,       /* USD/h */
     KVT_DIMENSION_TOKEN_PRICE, /* USD/Mtok */
-    KVT_DIMENSION_FLOPS,     /* GFLOP/s TFLOP/s PFLOP/s */
-    KVT_DIMENSION_EVENT_RATE, /* 1/s 1/min 1/h 1/GB */
+    KVT_DIMENSION_FLOPS,       /* GFLOP/s TFLOP/s PFLOP/s */
+    KVT_DIMENSION_EVENT_RATE,  /* 1/s 1/min 1/h 1/GB */
 };
 
 /* Parse the whole of text. On failure the message says what was wanted, with an example, and what
