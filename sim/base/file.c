@@ -44,8 +44,8 @@ enum kvt_status kvt_text_read(const char *path, size_t limit, struct kvt_text *t
         if (got == 0)
             break;
         if (used > limit) {
-            status = kvt_err_at(err, KVT_ELIMIT, where, "is larger than the limit of %zu bytes",
-                                limit);
+            status =
+                kvt_err_at(err, KVT_ELIMIT, where, "is larger than the limit of %zu bytes", limit);
             break;
         }
         if (used < room)
@@ -217,7 +217,8 @@ const char *kvt_data_folder(void)
         snprintf(folder, sizeof folder, "%s", given);
         return folder;
     }
-    /* A program in build/MODE/ or build/ finds its sources two or one folders up. */
+    /* A program in build/MODE/ finds the sources two folders up; one in PREFIX/bin finds
+     * PREFIX/share/kvtwin, wherever the tree was moved to. */
     char program[PATH_MAX];
     ssize_t count = readlink("/proc/self/exe", program, sizeof program - 1);
     program[count > 0 ? count : 0] = '\0';
@@ -226,8 +227,13 @@ const char *kvt_data_folder(void)
         if (slash == NULL)
             break;
         *slash = '\0';
-        if (folder_has_configs(program)) {
-            snprintf(folder, sizeof folder, "%s", program);
+        char shared[PATH_MAX + 16];
+        snprintf(shared, sizeof shared, "%s/share/kvtwin", program);
+        const char *found = folder_has_configs(program)  ? program
+                            : folder_has_configs(shared) ? shared
+                                                         : NULL;
+        if (found != NULL && strlen(found) < sizeof folder) {
+            memcpy(folder, found, strlen(found) + 1);
             return folder;
         }
     }
