@@ -1,63 +1,124 @@
 # kvtwin: a discrete-event twin of a disaggregated LLM serving fleet
 #
-#   make            build build/kvtwin            make MODE=debug|sanitize|coverage
-#   make help       list the targets
-MODE    ?= release
-CC      ?= gcc
-WERROR  ?=
-PREFIX  ?= /usr/local
-B       := build/$(MODE)
-VERSION := 0.1.0
+#   make            install what is missing, build build/kvtwin
+#   make demo       and run the main job        make check   and test everything
+#   make help       list the targets            V=1          show whole commands
+#   MODE=release|debug|sanitize|coverage|clang  each in build/MODE/, side by side
+#
+# Read from top to bottom: settings, flags, lists (sim/ in the order to read it), rules, targets.
 
-PACKAGES := gsl yaml-0.1 jansson zlib
-HDF5     := $(shell pkg-config --exists hdf5-serial 2>/dev/null && echo hdf5-serial || echo hdf5)
+MODE     ?= release
+WERROR   ?=
+V        ?=
+CFLAGS   ?=
+CPPFLAGS ?=
+LDFLAGS  ?=
+OPENMP   ?= -fopenmp
+DESTDIR  ?=
+PREFIX   ?= /usr/local
+bindir   ?= $(PREFIX)/bin
+mandir   ?= $(PREFIX)/share/man
+datadir  ?= $(PREFIX)/share
+VERSION  := 0.1.0
+B        := build/$(MODE)
+ifeq ($(origin CC),default)
+CC       := $(if $(filter clang,$(MODE)),clang,gcc)
+endif
+ifeq ($(filter -j% clean,$(MAKEFLAGS) $(MAKECMDGOALS)),)
+MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 2)
+endif
+
+# ---- flags ----
 WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wundef -Wvla -Wcast-qual \
         -Wstrict-prototypes -Wmissing-prototypes -Wdouble-promotion -Wformat=2 -Wswitch-enum \
         -Wwrite-strings -Wpointer-arith
 
 MODE_release  := -O2 -g
+MODE_clang    := -O2 -g
 MODE_debug    := -O0 -g3 -DKVT_SLOW_CHECKS
 MODE_sanitize := -O1 -g3 -DKVT_SLOW_CHECKS -fno-omit-frame-pointer -fsanitize=address,undefined \
                  -fno-sanitize-recover=all
 MODE_coverage := -O0 -g --coverage
 
-ALL_CPPFLAGS = -I. -D_POSIX_C_SOURCE=200809L -DKVT_VERSION='"$(VERSION)"' \
-               -DKVT_DATADIR='"$(PREFIX)/share/kvtwin"' \
-               $(shell pkg-config --cflags-only-I $(PACKAGES) $(HDF5) cunit) $(CPPFLAGS)
-ALL_CFLAGS   = -std=c11 $(WARN) $(WERROR) -ffp-contract=off -fopenmp $(MODE_$(MODE)) $(CFLAGS)
-ALL_LDFLAGS  = -fopenmp $(filter -fsanitize=% --coverage,$(MODE_$(MODE))) $(LDFLAGS)
-LIBS         = $(shell pkg-config --libs $(PACKAGES) $(HDF5)) -lcsv -lm
+# pkg-config is asked once, and only when the first recipe needs it: on a bare machine it is
+# installed by then. Debian's HDF5 is called hdf5-serial.
+PACKAGES   := gsl yaml-0.1 jansson zlib cunit
+pkg         = $(shell pkg-config $(1) $(PACKAGES) \
+                $$(pkg-config --exists hdf5-serial && echo hdf5-serial || echo hdf5))
+PKG_CFLAGS  = $(eval PKG_CFLAGS := $$(call pkg,--cflags-only-I))$(PKG_CFLAGS)
+PKG_LIBS    = $(eval PKG_LIBS := $$(call pkg,--libs))$(PKG_LIBS)
 
+ALL_CPPFLAGS = -I. -D_POSIX_C_SOURCE=200809L -DKVT_VERSION='"$(VERSION)"' $(PKG_CFLAGS) $(CPPFLAGS)
+ALL_CFLAGS   = -std=c11 $(WARN) $(WERROR) -ffp-contract=off $(OPENMP) $(MODE_$(MODE)) $(CFLAGS)
+ALL_LDFLAGS  = $(OPENMP) $(filter -fsanitize=% --coverage,$(MODE_$(MODE))) $(LDFLAGS)
+LIBS         = $(PKG_LIBS) -lcsv -lm
+
+# ---- lists ----
 SIM_DIRS  := base config model cost serve fault des trace metrics output plan
 SIM_SRC   := $(foreach d,$(SIM_DIRS),$(wildcard sim/$(d)/*.c))
 CLI_SRC   := $(wildcard cli/*.c)
-TEST_SRC  := $(wildcard tests/*.c)
-LIB_OBJ   := $(SIM_SRC:%.c=$(B)/%.o)
-CLI_OBJ   := $(CLI_SRC:%.c=$(B)/%.o)
-CLI_PARTS := $(filter-out $(B)/cli/main.o,$(CLI_OBJ))
+BENCH_SRC := $(wildcard tests/bench_*.c)
+FUZZ_SRC  := $(wildcard tests/fuzz_*.c)
+TEST_SRC  := $(filter-out $(BENCH_SRC) $(FUZZ_SRC),$(wildcard tests/*.c))
+HEADERS   := $(foreach d,$(SIM_DIRS),$(wildcard sim/$(d)/*.h)) $(wildcard cli/*.h tests/*.h)
+LIB_OBJ   := $(patsubst %.c,$(B)/%.o,$(SIM_SRC) $(filter-out cli/main.c,$(CLI_SRC)))
 TEST_OBJ  := $(TEST_SRC:%.c=$(B)/%.o)
+BENCHES   := $(BENCH_SRC:%.c=$(B)/%)
+ALONE     := $(HEADERS:%=$(B)/%.ok)
+DEPS      := $(LIB_OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(BENCHES:=.d) $(ALONE:.ok=.d) $(B)/cli/main.d
 
-all: build/kvtwin ## build the program
+Q   := $(if $(filter 1,$(V)),,@)
+say  = @printf '  %-5s %s\n' $(1) '$@'
 
-build/kvtwin: $(B)/kvtwin
-	@ln -sfn $(MODE)/kvtwin $@
+# ---- targets ----
+all: $(B)/kvtwin ## build the program: build/kvtwin
+	@ln -sfn $(MODE)/kvtwin build/kvtwin
 
-$(B)/kvtwin: $(B)/cli/main.o $(B)/libkvtwin.a
-	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
+bootstrap: ## install missing Debian packages (a quick no-op when all is there)
+	@scripts/bootstrap.sh build
 
-$(B)/libkvtwin.a: $(LIB_OBJ) $(CLI_PARTS)
-	@rm -f $@
-	ar rcs $@ $^
+bootstrap-check: bootstrap
+	@scripts/bootstrap.sh check
 
-$(B)/check: $(TEST_OBJ) $(B)/libkvtwin.a
-	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LIBS) $(shell pkg-config --libs cunit)
+demo: all ## the main job on shipped inputs: a capacity plan, then a simulated fleet
+	@scripts/demo.sh build/kvtwin
 
-$(B)/%.o: %.c Makefile
-	@mkdir -p $(@D)
-	$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+test: $(B)/kvtwin $(B)/check ## the quick tests, under a minute
+	$(Q)$(B)/check
+	$(Q)tests/cli.sh $(B)/kvtwin
 
-test: all $(B)/check ## run the quick tests
-	$(B)/check
+check: bootstrap-check $(if $(filter release,$(MODE)),all twins) $(B)/kvtwin $(B)/check alone lint ## all tests, lint, header and man page checks
+	$(Q)tests/cli.sh $(B)/kvtwin
+	$(Q)tests/man.sh $(B)/kvtwin cli/kvtwin.1
+	$(if $(filter release,$(MODE)),$(Q)tests/twins.sh build/release/kvtwin build/debug/kvtwin build/clang/kvtwin)
+	$(Q)$(B)/check --slow
+
+twins: bootstrap-check
+	@$(MAKE) --no-print-directory MODE=debug build/debug/kvtwin
+	@$(MAKE) --no-print-directory MODE=clang build/clang/kvtwin
+
+bench: all $(BENCHES) ## speed: machine, commit, command, figures
+	@scripts/bench.sh build/kvtwin $(BENCHES)
+
+lint: ## include table, sizes, names, format
+	@scripts/lint.sh
+
+alone: $(ALONE) # every header compiles by itself
+
+docs: all ## write the reference page of the configuration, docs/config.md
+	build/kvtwin config reference > build/config.md
+	mv build/config.md docs/config.md
+
+install: all ## copy program, man page, configs and traces below PREFIX (and DESTDIR)
+	install -D -m 755 $(B)/kvtwin $(DESTDIR)$(bindir)/kvtwin
+	install -D -m 644 cli/kvtwin.1 $(DESTDIR)$(mandir)/man1/kvtwin.1
+	install -D -m 644 README.md $(DESTDIR)$(datadir)/doc/kvtwin/README.md
+	install -D -m 644 LICENSE $(DESTDIR)$(datadir)/doc/kvtwin/LICENSE
+	find configs traces -type f -exec install -D -m 644 '{}' '$(DESTDIR)$(datadir)/kvtwin/{}' ';'
+
+uninstall: ## remove what install copied
+	rm -f $(DESTDIR)$(bindir)/kvtwin $(DESTDIR)$(mandir)/man1/kvtwin.1
+	rm -rf $(DESTDIR)$(datadir)/kvtwin $(DESTDIR)$(datadir)/doc/kvtwin
 
 clean: ## remove what was built
 	rm -rf build
@@ -65,6 +126,36 @@ clean: ## remove what was built
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 14
 
+# ---- rules ----
+$(B)/kvtwin: $(B)/cli/main.o $(B)/libkvtwin.a
+	$(call say,LINK)
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
+
+$(B)/check: $(TEST_OBJ) $(B)/libkvtwin.a
+	$(call say,LINK)
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
+
+$(B)/tests/bench_%: $(B)/tests/bench_%.o $(B)/libkvtwin.a
+	$(call say,LINK)
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
+
+$(B)/libkvtwin.a: $(LIB_OBJ)
+	$(call say,AR)
+	@rm -f $@
+	$(Q)ar rcs $@ $^
+
+$(B)/%.o: %.c Makefile | bootstrap
+	@mkdir -p $(@D)
+	$(call say,CC)
+	$(Q)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+
+$(B)/%.h.ok: %.h Makefile | bootstrap
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -Wno-pedantic -fsyntax-only -MMD -MP -MT $@ -MF $(@:.ok=.d) -x c $<
+	@touch $@
+
 .DELETE_ON_ERROR:
-.PHONY: all test clean help
--include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TEST_OBJ:.o=.d)
+.SECONDARY:
+.PHONY: all bootstrap bootstrap-check demo test check twins bench lint alone docs install uninstall \
+        clean help
+-include $(wildcard $(DEPS))

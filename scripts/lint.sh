@@ -1,0 +1,91 @@
+#!/bin/sh
+# House rules that a compiler does not check. Prints file:line: message, exits 1 if any is broken.
+#
+# Which folder of sim/ may include which (its own always). cli/, tests/ and plan may include all.
+set -u
+export LC_ALL=C.UTF-8
+
+may_include='
+base
+config   base
+model    base config
+cost     base model
+serve    base model
+fault    base serve
+des      base model cost serve fault
+trace    base
+metrics  base
+output   base metrics
+plan     base config model cost serve fault des trace metrics output
+'
+sources=$(git ls-files --cached --others --exclude-standard -- 'sim/*.[ch]' 'cli/*.[ch]' 'tests/*.[ch]')
+failures=$(mktemp)
+trap 'rm -f "$failures"' EXIT
+
+# 1. The include table.
+echo "$may_include" | while read -r folder others; do
+    [ -n "$folder" ] || continue
+    ls sim/"$folder"/*.[ch] >/dev/null 2>&1 || continue
+    grep -n '^ *# *include' sim/"$folder"/*.[ch] | while IFS=: read -r file line text; do
+        case $text in
+        *'"sim/'*)
+            other=${text#*\"sim/}
+            other=${other%%/*}
+            case " $folder $others " in
+            *" $other "*) ;;
+            *) echo "$file:$line: sim/$folder may include only: $folder $others; this is sim/$other" ;;
+            esac
+            ;;
+        *cuda* | *'"'kernels/* | *'"'runtime/*) echo "$file:$line: sim/ never includes CUDA, kernels or runtime" ;;
+        *'"'*) echo "$file:$line: quoted includes start at the root: \"sim/...\"" ;;
+        esac
+    done
+done >>"$failures"
+for folder in sim/*/; do
+    folder=${folder#sim/}
+    echo "$may_include" | grep -q "^${folder%/}\\( \\|\$\\)" || echo "sim/$folder: not in the table of $0"
+done >>"$failures"
+
+# 2. Sizes: files, functions (from the brace in the first column to its end), lines.
+# shellcheck disable=SC2086
+awk '
+    FNR == 1 { start = 0 }
+    /^\{/ { start = FNR }
+    /^\}/ { if (start && FNR - start - 1 > 70)
+                printf "%s:%d: a function of %d lines; at most 70\n", FILENAME, start, FNR - start - 1
+            start = 0 }
+    FNR == 601 { printf "%s:601: a file of more than 600 lines; split it by concept\n", FILENAME }
+' $sources >>"$failures"
+# shellcheck disable=SC2086
+grep -nE '^.{101,}' $sources | sed 's/^\([^:]*:[0-9]*\):.*/\1: a line of more than 100 columns/' >>"$failures"
+
+# 3. Names and left-overs.
+for file in $sources; do
+    case ${file##*/} in
+    util*.[ch] | common.[ch] | misc.[ch] | helpers.[ch]) echo "$file: a name that says what it holds, please" ;;
+    esac
+done >>"$failures"
+# shellcheck disable=SC2086
+grep -nE '\b(TODO|FIXME|XXX)\b' $sources | sed 's/$/   <- do it now, or file it/' >>"$failures"
+# shellcheck disable=SC2086
+grep -nE "$(printf '\t')|[[:space:]]\$" $sources | sed 's/^\([^:]*:[0-9]*\):.*/\1: a tab or trailing space/' >>"$failures"
+
+# 4. Nothing in the model reads a clock or unnamed randomness.
+grep -nE '\b(clock_gettime|gettimeofday|time|clock|rand|random|drand48)\(' sim/*/*.[ch] 2>/dev/null |
+    grep -vE ':[[:space:]]*(/?\*|//)' | sed 's/$/   <- no wall clock and no rand() in sim\//' >>"$failures"
+
+# 5. Format, where the version that the style was written for is installed.
+if clang-format --version 2>/dev/null | grep -q 'version 14\.'; then
+    # shellcheck disable=SC2086
+    clang-format --dry-run $sources 2>&1 | sed -n 's/^\([^:]*:[0-9]*\):.*clang-formatted.*/\1: run clang-format -i on it/p' |
+        sort -t: -u -k1,1 >>"$failures"
+else
+    echo "lint: clang-format 14 is not here; format not checked" >&2
+fi
+
+if [ -s "$failures" ]; then
+    cat "$failures" >&2
+    echo "lint: $(wc -l <"$failures") broken rules" >&2
+    exit 1
+fi
+echo "lint: $(echo "$sources" | wc -l) files in order"
