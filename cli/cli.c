@@ -98,7 +98,7 @@ void kvt_cli_say(const struct kvt_cli *cli, int32_t level, const char *format, .
 static int report(const char *command, enum kvt_status status, const struct kvt_err *err)
 {
     if (status == KVT_OK || (status == KVT_NEGATIVE && err->count == 0))
-        return status;
+        return (int)status;
     const char *text = err->count > 0 ? err->text : kvt_status_text(status);
     while (*text != '\0') {
         size_t count = strcspn(text, "\n");
@@ -107,7 +107,7 @@ static int report(const char *command, enum kvt_status status, const struct kvt_
     }
     if (status == KVT_EUSAGE)
         fprintf(stderr, "Try 'kvtwin %s%s--help'.\n", command, command[0] != '\0' ? " " : "");
-    return status;
+    return (int)status;
 }
 
 static enum kvt_status unknown_command(const char *name, struct kvt_err *err)

@@ -1,3 +1,6 @@
 /* The subcommands, in the order of --help. One line each, X(name) for kvt_command_<name>, which
- * cli/cmd_<name>.c defines. (The comment ends the list, so that each line is alike.) */
-#define KVT_COMMANDS(X) /* end */
+ * cli/cmd_<name>.c defines. */
+/* clang-format off */
+#define KVT_COMMANDS(X) \
+    /* end of the list */
+/* clang-format on */

@@ -1,6 +1,8 @@
-/* The suites, in the order of the source. One line each: X(name) for check_<name> in test_<name>.c.
- */
-#define CHECK_SUITES(X)                                                                            \
-    X(base)                                                                                        \
-    X(costs)                                                                                       \
-    X(metrics)
+/* The suites, in the order of the source: X(name) for check_<name> in test_<name>.c. */
+/* clang-format off */
+#define CHECK_SUITES(X) \
+    X(base)             \
+    X(costs)            \
+    X(metrics)          \
+    X(cli)
+/* clang-format on */

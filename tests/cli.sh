@@ -1,0 +1,143 @@
+#!/bin/sh
+# The command line from outside: exit codes, and what goes to stdout and what to stderr.
+#
+#   cli.sh KVTWIN        run from the repository's root
+set -u
+kvtwin=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+count=0
+failed=0
+
+fail() {
+    failed=$((failed + 1))
+    echo "tests/cli.sh: $name: $*" >&2
+}
+
+# run NAME WANTED_CODE ARGUMENT...: leaves stdout in $work/out and stderr in $work/err.
+run() {
+    name=$1
+    want=$2
+    shift 2
+    count=$((count + 1))
+    "$kvtwin" "$@" >"$work/out" 2>"$work/err" </dev/null
+    got=$?
+    [ "$got" -eq "$want" ] || fail "exit code $got, want $want: $(head -n 3 "$work/err")"
+}
+out_is_empty() { [ ! -s "$work/out" ] || fail "stdout should be empty: $(head -n 1 "$work/out")"; }
+err_is_empty() { [ ! -s "$work/err" ] || fail "stderr should be empty: $(head -n 1 "$work/err")"; }
+out_has() { grep -qF -e "$1" "$work/out" || fail "stdout lacks '$1'"; }
+err_has() { grep -qF -e "$1" "$work/err" || fail "stderr lacks '$1': $(head -n 2 "$work/err")"; }
+err_lines() { [ "$(wc -l <"$work/err")" -eq "$1" ] || fail "stderr has $(wc -l <"$work/err") lines, want $1"; }
+out_starts() { head -n 1 "$work/out" | grep -q "^$1" || fail "stdout does not start with '$1'"; }
+full_disk() { # full_disk NAME ARGUMENT...
+    name=$1
+    shift
+    count=$((count + 1))
+    "$kvtwin" "$@" >/dev/full 2>"$work/err"
+    got=$?
+    [ "$got" -eq 4 ] || fail "exit code $got on a full disk, want 4"
+    err_has "standard output"
+}
+
+# ---- the frame ----
+run "help" 0 --help
+out_starts "Usage: kvtwin"
+err_is_empty
+run "version" 0 --version
+out_starts "kvtwin [0-9.]*\$"
+err_is_empty
+run "no command" 2
+out_is_empty
+err_lines 2
+run "an option before the command" 2 --format json
+out_is_empty
+err_has "options come after the command"
+full_disk "help on a full disk" --help
+full_disk "version on a full disk" --version
+
+# ---- every command ----
+"$kvtwin" --help >"$work/help"
+commands=$(sed -n '/^Commands:/,/^$/s/^  \([a-z][a-z]*\) .*/\1/p' "$work/help")
+for command in $commands; do
+    run "an unknown command gets a suggestion" 2 "${command}x"
+    out_is_empty
+    err_has "did you mean \"$command\"?"
+    err_lines 2
+    run "$command --help" 0 "$command" --help
+    out_starts "Usage: kvtwin $command"
+    out_has "Example:"
+    out_has "kvtwin $command"
+    err_is_empty
+    run "$command --version" 0 "$command" --version
+    out_starts "kvtwin [0-9.]*\$"
+    run "$command with an unknown option" 2 "$command" --frmat=json
+    out_is_empty
+    err_lines 2
+    err_has "did you mean --format?"
+    err_has "Try 'kvtwin $command --help'."
+    run "$command with a wrong format" 2 "$command" --format=xml
+    err_has "want text, json or csv, got \"xml\""
+    run "$command with an option that lacks its argument" 2 "$command" --format
+    err_has "wants an argument"
+    run "$command with an argument for a switch" 2 "$command" --quiet=yes
+    err_has "--quiet takes no argument"
+    run "$command with an ambiguous option" 2 "$command" --ver
+    err_has "short for more than one option"
+    full_disk "$command --help on a full disk" "$command" --help
+done
+
+has() { echo "$commands" | grep -qx "$1"; }
+
+# ---- commands that read a config ----
+for command in capacity simulate; do
+    has "$command" || continue
+    run "$command without a config" 2 "$command"
+    out_is_empty
+    err_has "want CONFIG"
+    run "$command with two configs" 2 "$command" a.yaml b.yaml
+    err_has "one operand too many"
+    run "$command of a file that is not there" 4 "$command" "$work/none.yaml"
+    out_is_empty
+    err_has "kvtwin: $work/none.yaml"
+    printf 'model: kimi-k2.6\nmodle: x\n' >"$work/bad.yaml"
+    run "$command of a config with an unknown key" 3 "$command" "$work/bad.yaml"
+    out_is_empty
+    err_has "kvtwin: $work/bad.yaml:2:1: "
+    err_has "did you mean"
+    run "$command with a bad --set" 2 "$command" configs/examples/quickstart.yaml --set nothing
+    err_has "want KEY=VALUE"
+    run "$command with a bad seed" 2 "$command" configs/examples/quickstart.yaml --seed=-1
+    err_has "--seed"
+    run "$command --print-config" 0 "$command" configs/examples/quickstart.yaml --print-config --seed 17
+    out_has "seed: 17"
+    cp "$work/out" "$work/printed.yaml"
+    run "$command --print-config of its own output" 0 "$command" "$work/printed.yaml" --print-config
+    cmp -s "$work/out" "$work/printed.yaml" || fail "printing the printed config changes it"
+    run "$command prints JSON" 0 "$command" configs/examples/quickstart.yaml --format json -q
+    out_starts "{"
+    err_is_empty
+    full_disk "$command on a full disk" "$command" configs/examples/quickstart.yaml
+done
+
+if has simulate; then
+    config=configs/examples/quickstart.yaml
+    run "an output into a folder that is not there" 4 simulate $config -o "$work/none/run.h5"
+    err_has "$work/none/run.h5"
+    run "an output onto a folder" 4 simulate $config -o "$work"
+    run "an output on a full disk" 4 simulate $config -o /dev/full
+    mkdir "$work/made"
+    run "an output" 0 simulate $config -o "$work/made/run.h5"
+    [ "$(ls "$work/made")" = run.h5 ] || fail "left behind: $(ls "$work/made")"
+    run "a second run" 0 simulate $config -o "$work/made/again.h5"
+    cmp -s "$work/made/run.h5" "$work/made/again.h5" || fail "the same run gives other bytes"
+    if has diff; then
+        run "a run differs not from itself" 0 diff "$work/made/run.h5" "$work/made/again.h5"
+    fi
+fi
+
+if [ "$failed" -gt 0 ]; then
+    echo "tests/cli.sh: $failed failures in $count runs" >&2
+    exit 1
+fi
+echo "tests/cli.sh: $count runs of the command line as they should be"
