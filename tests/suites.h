@@ -2,6 +2,8 @@
 /* clang-format off */
 #define CHECK_SUITES(X) \
     X(base)             \
+    X(trace)            \
+    X(generate)         \
     X(costs)            \
     X(metrics)          \
     X(cli)

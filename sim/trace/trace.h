@@ -12,13 +12,14 @@
 #ifndef KVT_TRACE_TRACE_H
 #define KVT_TRACE_TRACE_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
 #include "sim/base/status.h"
 #include "sim/base/ticks.h"
 
-#define KVT_TRACE_ROWS_MAX 200000000 /* KVT_ELIMIT above */
+#define KVT_TRACE_ROWS_MAX   200000000 /* KVT_ELIMIT above */
 #define KVT_TRACE_TOKENS_MAX (1 << 26) /* of one prompt or output */
 
 struct kvt_trace {
@@ -30,7 +31,7 @@ struct kvt_trace {
     int64_t *hash_begin;  /* [count + 1], or NULL: no hashes */
     uint64_t *hashes;     /* [hash_begin[count]] */
     int32_t block_tokens; /* tokens of one hash; 0 without hashes */
-    int32_t tenants;      /* distinct tenants, >= 1 */
+    int32_t tenants;      /* tenant[i] < tenants, >= 1 */
     int32_t dropped;      /* rows of the file that are no requests (0 tokens), for messages */
 };
 
@@ -45,6 +46,15 @@ static inline int32_t kvt_trace_hash_count(const struct kvt_trace *trace, int32_
  * or gzip. Errors name file, line and column. speed divides inter-arrival times. */
 enum kvt_status kvt_trace_read(struct kvt_trace *trace, const char *path, double speed,
                                struct kvt_err *err);
+
+/* The same from memory. text[count] must be 0. name is for messages. */
+enum kvt_status kvt_trace_parse(struct kvt_trace *trace, const char *name, const char *text,
+                                size_t count, double speed, struct kvt_err *err);
+
+/* Write as our own CSV (formats.h), whole or not at all. Times are rounded to ns: generated traces
+ * and those imported with up to 9 digits are whole ns, so that reading gives the same trace. */
+enum kvt_status kvt_trace_write(const struct kvt_trace *trace, const char *path,
+                                struct kvt_err *err);
 
 void kvt_trace_release(struct kvt_trace *trace);
 
