@@ -24,7 +24,7 @@ B        := build/$(MODE)
 ifeq ($(origin CC),default)
 CC       := $(if $(filter clang,$(MODE)),clang,gcc)
 endif
-ifeq ($(filter -j% clean,$(MAKEFLAGS) $(MAKECMDGOALS)),)
+ifeq ($(MAKELEVEL)$(filter -j% clean,$(MAKEFLAGS) $(MAKECMDGOALS)),0)
 MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 2)
 endif
 
@@ -87,12 +87,14 @@ test: $(B)/kvtwin $(B)/check ## the quick tests, under a minute
 	$(Q)$(B)/check
 	$(Q)tests/cli.sh $(B)/kvtwin
 
-check: bootstrap-check $(if $(filter release,$(MODE)),all twins) $(B)/kvtwin $(B)/check alone lint ## all tests, lint, header and man page checks
+check: bootstrap-check $(if $(filter release,$(MODE)),all twins) $(B)/kvtwin $(B)/check alone ## all tests, twins, lint
+	$(Q)$(B)/check --slow
 	$(Q)tests/cli.sh $(B)/kvtwin
 	$(Q)tests/man.sh $(B)/kvtwin cli/kvtwin.1
-	$(if $(filter release,$(MODE)),$(Q)tests/twins.sh build/release/kvtwin build/debug/kvtwin build/clang/kvtwin)
-	$(Q)$(B)/check --slow
+	$(if $(filter release,$(MODE)),$(Q)tests/twins.sh $(TWINS))
+	$(Q)scripts/lint.sh
 
+TWINS := build/release/kvtwin build/debug/kvtwin build/clang/kvtwin
 twins: bootstrap-check
 	@$(MAKE) --no-print-directory MODE=debug build/debug/kvtwin
 	@$(MAKE) --no-print-directory MODE=clang build/clang/kvtwin
@@ -114,7 +116,7 @@ install: all ## copy program, man page, configs and traces below PREFIX (and DES
 	install -D -m 644 cli/kvtwin.1 $(DESTDIR)$(mandir)/man1/kvtwin.1
 	install -D -m 644 README.md $(DESTDIR)$(datadir)/doc/kvtwin/README.md
 	install -D -m 644 LICENSE $(DESTDIR)$(datadir)/doc/kvtwin/LICENSE
-	find configs traces -type f -exec install -D -m 644 '{}' '$(DESTDIR)$(datadir)/kvtwin/{}' ';'
+	find /dev/null $(wildcard configs traces) -type f -exec install -D -m 644 '{}' '$(DESTDIR)$(datadir)/kvtwin/{}' ';'
 
 uninstall: ## remove what install copied
 	rm -f $(DESTDIR)$(bindir)/kvtwin $(DESTDIR)$(mandir)/man1/kvtwin.1

@@ -34,5 +34,8 @@ done
 for command in $commands; do
     grep -q "^\\.BI* \"*kvtwin $command" "$page" || { echo "$page: lacks the command $command" >&2; failed=1; }
 done
+for command in $(sed -n 's/^\.BI* "*kvtwin \([a-z][a-z]*\).*/\1/p' "$page" | sort -u); do
+    echo "$commands" | grep -qx "$command" || { echo "$page: has the command $command, which --help lacks" >&2; failed=1; }
+done
 [ "$failed" -eq 0 ] && echo "tests/man.sh: $page lints and agrees with --help"
 exit "$failed"

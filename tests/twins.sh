@@ -1,0 +1,59 @@
+#!/bin/sh
+# Twins: programs built in different ways, and runs made in different ways, must agree to the byte.
+#
+#   twins.sh KVTWIN...     each is run on every config below; the first one is the reference
+#
+# Configs are those in configs/examples/ that simulate takes as they are, and tests/twins/*.yaml
+# (ties, memory pressure). Compared are the JSON result, with its digest, and the HDF5 file.
+set -u
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+reference=$1
+failed=0
+count=0
+
+"$reference" --help | grep -q '^  simulate ' || { echo "tests/twins.sh: no simulate to compare"; exit 0; }
+
+twin() { # twin NAME KVTWIN OPTION...: run and compare with $work/want.*
+    name=$1
+    shift
+    count=$((count + 1))
+    "$@" simulate "$config" -q --format json -o "$work/got.h5" $options >"$work/got.json" 2>"$work/err"
+    code=$?
+    if [ $code -ne 0 ]; then
+        echo "tests/twins.sh: $config: $name: exit code $code: $(head -n 1 "$work/err")" >&2
+        failed=$((failed + 1))
+    elif ! cmp -s "$work/got.json" "$work/want.json"; then
+        echo "tests/twins.sh: $config: $name: another result:" >&2
+        diff "$work/want.json" "$work/got.json" | head -n 6 >&2
+        failed=$((failed + 1))
+    elif ! cmp -s "$work/got.h5" "$work/want.h5"; then
+        echo "tests/twins.sh: $config: $name: same metrics, another HDF5 file" >&2
+        failed=$((failed + 1))
+    fi
+}
+
+for config in configs/examples/quickstart.yaml configs/examples/azure-conv.yaml \
+    configs/examples/mooncake-pd.yaml tests/twins/*.yaml; do
+    [ -e "$config" ] || continue
+    "$reference" simulate "$config" -q --format json -o "$work/want.h5" >"$work/want.json" || {
+        echo "tests/twins.sh: $config: does not run" >&2
+        failed=$((failed + 1))
+        continue
+    }
+    grep -q '"digest"' "$work/want.json" || { echo "tests/twins.sh: $config: no digest" >&2; failed=$((failed + 1)); }
+    options=
+    for kvtwin in "$@"; do
+        twin "$kvtwin" "$kvtwin"
+    done
+    options=--exact-steps
+    twin "with --exact-steps" "$reference"
+    options=--paranoid
+    twin "with --paranoid" "$reference"
+done
+
+if [ "$failed" -gt 0 ]; then
+    echo "tests/twins.sh: $failed of $count runs differ" >&2
+    exit 1
+fi
+echo "tests/twins.sh: $count runs by other programs and in other ways, all alike to the byte"
