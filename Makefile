@@ -91,6 +91,7 @@ check: bootstrap-check $(if $(filter release,$(MODE)),all twins) $(B)/kvtwin $(B
 	$(Q)$(B)/check --slow
 	$(Q)tests/cli.sh $(B)/kvtwin
 	$(Q)tests/man.sh $(B)/kvtwin cli/kvtwin.1
+	$(Q)tests/install.sh $(MODE)
 	$(if $(filter release,$(MODE)),$(Q)tests/twins.sh $(TWINS))
 	$(Q)scripts/lint.sh
 
@@ -102,6 +103,10 @@ twins: bootstrap-check
 bench: all $(BENCHES) ## speed: machine, commit, command, figures
 	@scripts/bench.sh build/kvtwin $(BENCHES)
 
+coverage: ## lines that the quick tests run, file by file
+	@$(MAKE) --no-print-directory MODE=coverage test
+	@scripts/coverage.sh build/coverage
+
 lint: ## include table, sizes, names, format
 	@scripts/lint.sh
 
@@ -111,7 +116,7 @@ docs: all ## write the reference page of the configuration, docs/config.md
 	build/kvtwin config reference > build/config.md
 	mv build/config.md docs/config.md
 
-install: all ## copy program, man page, configs and traces below PREFIX (and DESTDIR)
+install: $(B)/kvtwin ## copy program, man page, configs and traces below PREFIX (and DESTDIR)
 	install -D -m 755 $(B)/kvtwin $(DESTDIR)$(bindir)/kvtwin
 	install -D -m 644 cli/kvtwin.1 $(DESTDIR)$(mandir)/man1/kvtwin.1
 	install -D -m 644 README.md $(DESTDIR)$(datadir)/doc/kvtwin/README.md
@@ -158,6 +163,6 @@ $(B)/%.h.ok: %.h Makefile | bootstrap
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all bootstrap bootstrap-check demo test check twins bench lint alone docs install uninstall \
-        clean help
+.PHONY: all bootstrap bootstrap-check demo test check twins bench coverage lint alone docs \
+        install uninstall clean help
 -include $(wildcard $(DEPS))
