@@ -20,6 +20,31 @@ bool kvt_command_takes(const struct kvt_command *command, enum kvt_common_option
 }
 
 #define HELP_COLUMN 28
+#define HELP_WIDTH  80
+
+/* text in columns HELP_COLUMN to HELP_WIDTH, broken between words; the cursor is at column used. */
+static void print_wrapped(FILE *file, int used, const char *text)
+{
+    const int room = HELP_WIDTH - HELP_COLUMN;
+    if (used >= HELP_COLUMN) {
+        fputc('\n', file);
+        used = 0;
+    }
+    while (*text != '\0') {
+        int count = (int)strlen(text);
+        if (count > room) {
+            count = room;
+            while (count > 0 && text[count] != ' ')
+                count--;
+            if (count == 0) /* one long word */
+                count = (int)strcspn(text, " ");
+        }
+        fprintf(file, "%*s%.*s\n", HELP_COLUMN - used, "", count, text);
+        text += count;
+        text += strspn(text, " ");
+        used = 0;
+    }
+}
 
 static void print_row(FILE *file, char letter, const char *name, const char *argument,
                       const char *help)
@@ -29,9 +54,7 @@ static void print_row(FILE *file, char letter, const char *name, const char *arg
         snprintf(letters, sizeof letters, "-%c, ", letter);
     int used = fprintf(file, "  %s--%s%s%s", letters, name, argument != NULL ? "=" : "",
                        argument != NULL ? argument : "");
-    if (used >= HELP_COLUMN)
-        used = fprintf(file, "\n") - 1;
-    fprintf(file, "%*s%s\n", HELP_COLUMN - used, "", help);
+    print_wrapped(file, used, help);
 }
 
 /* Each line of text with an indent. */
@@ -52,9 +75,7 @@ void kvt_cli_print_help(FILE *file)
     const struct kvt_command *command;
     for (size_t i = 0; (command = kvt_command_at(i)) != NULL; i++) {
         int used = fprintf(file, "  %s %s", command->name, command->operands);
-        if (used >= HELP_COLUMN)
-            used = fprintf(file, "\n") - 1;
-        fprintf(file, "%*s%s\n", HELP_COLUMN - used, "", command->help);
+        print_wrapped(file, used, command->help);
     }
     fprintf(file, "\nOptions (each command lists those it takes):\n");
     for (int i = 0; i < KVT_COMMON_COUNT; i++) {

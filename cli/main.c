@@ -28,8 +28,10 @@ static void catch_signals(void)
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    /* A reader that goes away is a failed write like any other, so that outputs are cleaned up. */
+    /* A reader that goes away and a limit on file sizes are failed writes like any other, so that
+     * they are reported and outputs are cleaned up. */
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
 }
 
 /* A full disk shows only when the last bytes leave the buffer. */
