@@ -159,6 +159,10 @@ const char *kvt_quantity_print(double value, enum kvt_dimension dimension, char 
         if (kvt_quantity_parse(out, dimension, &back, NULL) == KVT_OK && back == value)
             return out;
     }
+    /* No short decimal is exact: the base unit is, with all digits. */
+    for (size_t i = 0; i < UNIT_COUNT; i++)
+        if (units[i].dimension == dimension && units[i].factor == 1)
+            last = &units[i];
     if (last == NULL)
         snprintf(out, size_bytes, "%.17g", value);
     else

@@ -19,7 +19,7 @@
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 
-#define KVT_UNSET (-1)
+#define KVT_UNSET           (-1)
 #define KVT_PERCENTILES_MAX 8
 
 /* A model or a GPU: a shipped name, or a file. Exactly one is non-NULL. Paths are resolved. */
@@ -31,46 +31,64 @@ struct kvt_config_source {
 };
 
 struct kvt_config_parallel {
-    int32_t tp, pp, dp, ep, dcp; /* dp: ranks of DP attention inside the replica (tp/dp GPUs each) */
+    int32_t tp, pp, dp, ep,
+        dcp; /* dp: ranks of DP attention inside the replica (tp/dp GPUs each) */
 };
 
 struct kvt_config_memory {
-    double fraction;       /* of device memory, engine semantics; < 0: the engine's default */
-    double capacity;       /* bytes of device memory instead of the GPU file's; < 0: the file's */
-    double reserve;        /* bytes kept away from the pool besides what the engine keeps */
-    int64_t pages;         /* KVT_UNSET, or the number of KV pages whatever the memory says */
+    double fraction; /* of device memory, engine semantics; < 0: the engine's default */
+    double capacity; /* bytes of device memory instead of the GPU file's; < 0: the file's */
+    double reserve;  /* bytes kept away from the pool besides what the engine keeps */
+    int64_t pages;   /* KVT_UNSET, or the number of KV pages whatever the memory says */
 };
 
 struct kvt_config_scheduler {
-    int64_t chunk_tokens;     /* new prompt tokens per step (chunked prefill); UNSET: engine's */
-    int64_t batch_tokens;     /* new tokens per step over all requests; UNSET: engine's */
-    int64_t max_running;      /* requests in the batch; UNSET: engine's */
-    int64_t max_model_len;    /* tokens; longer requests are rejected; UNSET: the model's */
-    bool overlap;             /* plan one step ahead */
-    bool overlap_set;         /* false: the engine's default */
+    int64_t chunk_tokens;  /* new prompt tokens per step (chunked prefill); UNSET: engine's */
+    int64_t batch_tokens;  /* new tokens per step over all requests; UNSET: engine's */
+    int64_t max_running;   /* requests in the batch; UNSET: engine's */
+    int64_t max_model_len; /* tokens; longer requests are rejected; UNSET: the model's */
+    bool overlap;          /* plan one step ahead */
+    bool overlap_set;      /* false: the engine's default */
     bool prefix_cache;
     bool prefix_cache_set;
     enum kvt_free_order free_order; /* of the page free list */
-    double conservativeness;  /* sglang: scales the estimate of growth at admission; 1 */
+    double conservativeness;        /* sglang: scales the estimate of growth at admission; 1 */
     int64_t reserved_decode_tokens; /* sglang decode role: 512 */
 };
 
 enum kvt_guard_kind {
-    KVT_GUARD_NONE, KVT_GUARD_FIFO, KVT_GUARD_ZERO_ON_FREE, KVT_GUARD_DEFERRED_FREE,
-    KVT_GUARD_LEASE, KVT_GUARD_REQUEST_ID, KVT_GUARD_TAG_SIDE, KVT_GUARD_TAG_INBAND,
-    KVT_GUARD_DIGEST, KVT_GUARD_CANARY, KVT_GUARD_QUARANTINE, KVT_GUARD_COUNT
+    KVT_GUARD_NONE,
+    KVT_GUARD_FIFO,
+    KVT_GUARD_ZERO_ON_FREE,
+    KVT_GUARD_DEFERRED_FREE,
+    KVT_GUARD_LEASE,
+    KVT_GUARD_REQUEST_ID,
+    KVT_GUARD_TAG_SIDE,
+    KVT_GUARD_TAG_INBAND,
+    KVT_GUARD_DIGEST,
+    KVT_GUARD_CANARY,
+    KVT_GUARD_QUARANTINE,
+    KVT_GUARD_COUNT
 };
 enum kvt_guard_check {
-    KVT_CHECK_ONCE, KVT_CHECK_BEFORE_READ, KVT_CHECK_BEFORE_WRITE, KVT_CHECK_AFTER_STEP,
-    KVT_CHECK_SAMPLED, KVT_CHECK_COUNT
+    KVT_CHECK_ONCE,
+    KVT_CHECK_BEFORE_READ,
+    KVT_CHECK_BEFORE_WRITE,
+    KVT_CHECK_AFTER_STEP,
+    KVT_CHECK_SAMPLED,
+    KVT_CHECK_COUNT
 };
-enum kvt_guard_bind { KVT_BIND_OWNER = 1, KVT_BIND_POSITION = 2, KVT_BIND_GENERATION = 4,
-                      KVT_BIND_INCARNATION = 8 };
+enum kvt_guard_bind {
+    KVT_BIND_OWNER = 1,
+    KVT_BIND_POSITION = 2,
+    KVT_BIND_GENERATION = 4,
+    KVT_BIND_INCARNATION = 8
+};
 
 struct kvt_config_guard {
-    bool on[KVT_GUARD_COUNT];   /* guards combine */
-    int32_t tag_bits;           /* 4..64; of tag-side and tag-inband */
-    uint32_t tag_bind;          /* kvt_guard_bind bits */
+    bool on[KVT_GUARD_COUNT]; /* guards combine */
+    int32_t tag_bits;         /* 4..64; of tag-side and tag-inband */
+    uint32_t tag_bind;        /* kvt_guard_bind bits */
     enum kvt_guard_check check;
 };
 
@@ -81,21 +99,21 @@ struct kvt_config_role {
     struct kvt_config_source gpu;
     struct kvt_config_parallel parallel;
     enum kvt_weight_dtype weights;
-    bool weights_set;           /* false: the checkpoint's own dtype */
+    bool weights_set; /* false: the checkpoint's own dtype */
     enum kvt_kv_dtype kv;
-    int64_t page_tokens;        /* UNSET: the engine's default for this model */
-    int64_t draft_tokens;       /* speculative decoding with MTP layers: tokens drafted; 0 */
+    int64_t page_tokens;  /* UNSET: the engine's default for this model */
+    int64_t draft_tokens; /* speculative decoding with MTP layers: tokens drafted; 0 */
     struct kvt_config_memory memory;
     struct kvt_config_scheduler scheduler;
     struct kvt_config_guard guard;
-    enum kvt_router router;     /* how requests are spread over this role's replicas */
+    enum kvt_router router; /* how requests are spread over this role's replicas */
     struct kvt_where where;
 };
 
 struct kvt_config_link {
-    double bandwidth;           /* bytes/s, of one `per` */
+    double bandwidth; /* bytes/s, of one `per` */
     enum kvt_link_scope per;
-    double latency;             /* s, added to each piece */
+    double latency; /* s, added to each piece */
     enum kvt_stream_mode stream;
 };
 
@@ -105,53 +123,62 @@ enum kvt_distribution_kind {
     KVT_DIST_LOGNORMAL, /* mean, p99 (or mean, cv) */
     KVT_DIST_EMPIRICAL, /* lengths drawn from a column of a trace file */
 };
-struct kvt_config_lengths {     /* of prompts or outputs, in tokens */
+struct kvt_config_lengths { /* of prompts or outputs, in tokens */
     enum kvt_distribution_kind kind;
     double mean, min, max, p99, cv; /* < 0 where not given; min and max also clip */
-    const char *file;           /* empirical */
+    const char *file;               /* empirical */
 };
 enum kvt_arrivals_kind {
-    KVT_ARRIVALS_POISSON, KVT_ARRIVALS_GAMMA, KVT_ARRIVALS_WEIBULL, KVT_ARRIVALS_ON_OFF,
+    KVT_ARRIVALS_POISSON,
+    KVT_ARRIVALS_GAMMA,
+    KVT_ARRIVALS_WEIBULL,
+    KVT_ARRIVALS_ON_OFF,
     KVT_ARRIVALS_CONSTANT
 };
 struct kvt_config_arrivals {
     enum kvt_arrivals_kind kind;
-    double cv;                  /* gamma: coefficient of variation */
-    double shape;               /* weibull */
-    double on, off;             /* on/off: mean lengths in s */
+    double cv;      /* gamma: coefficient of variation */
+    double shape;   /* weibull */
+    double on, off; /* on/off: mean lengths in s */
 };
-struct kvt_config_prefixes {    /* shared prompt prefixes of a generated load */
-    int64_t groups;             /* distinct prefixes; 0: none */
-    double share;               /* fraction of requests that start with one */
-    int64_t tokens;             /* length of a prefix */
+struct kvt_config_prefixes { /* shared prompt prefixes of a generated load */
+    int64_t groups;          /* distinct prefixes; 0: none */
+    double share;            /* fraction of requests that start with one */
+    int64_t tokens;          /* length of a prefix */
 };
 
-enum kvt_workload_kind { KVT_WORKLOAD_NONE, KVT_WORKLOAD_TRACE, KVT_WORKLOAD_OPEN,
-                         KVT_WORKLOAD_CLOSED };
+enum kvt_workload_kind {
+    KVT_WORKLOAD_NONE,
+    KVT_WORKLOAD_TRACE,
+    KVT_WORKLOAD_OPEN,
+    KVT_WORKLOAD_CLOSED
+};
 struct kvt_config_workload {
     enum kvt_workload_kind kind;
     struct kvt_where where;
-    const char *trace;          /* path, resolved */
-    double trace_speed;         /* divides inter-arrival times; 1 */
-    double rate;                /* open: req/s */
-    int64_t requests;           /* open, closed: how many; UNSET: run.until decides */
+    const char *trace;  /* path, resolved */
+    double trace_speed; /* divides inter-arrival times; 1 */
+    double rate;        /* open: req/s */
+    int64_t requests;   /* open, closed: how many; UNSET: run.until decides */
     struct kvt_config_arrivals arrivals;
     struct kvt_config_lengths input, output;
     struct kvt_config_prefixes prefixes;
-    int64_t concurrency;        /* closed */
-    double think;               /* closed: s between a finish and the next arrival */
+    int64_t concurrency;            /* closed */
+    double think;                   /* closed: s between a finish and the next arrival */
     bool decode_only, prefill_only; /* closed */
 };
 
-struct kvt_config_target {      /* of one metric: the value, and percentiles judged apart */
+struct kvt_config_target { /* of one metric: the value, and percentiles judged apart */
     int32_t count;
     double percentile[KVT_PERCENTILES_MAX]; /* 0.9 for p90; 0 for "mean" */
     double seconds[KVT_PERCENTILES_MAX];
 };
-struct kvt_config_slo { struct kvt_config_target ttft, itl, e2el; };
+struct kvt_config_slo {
+    struct kvt_config_target ttft, itl, e2el;
+};
 
 #define KVT_NAMED_MAX 16
-struct kvt_config_named {       /* cost: GPU -> USD/h; calibration: GPU -> name or path */
+struct kvt_config_named { /* cost: GPU -> USD/h; calibration: GPU -> name or path */
     int32_t count;
     const char *key[KVT_NAMED_MAX];
     const char *text[KVT_NAMED_MAX];
@@ -159,16 +186,36 @@ struct kvt_config_named {       /* cost: GPU -> USD/h; calibration: GPU -> name 
     struct kvt_where where[KVT_NAMED_MAX];
 };
 
+/* Published results to set beside simulated ones: data for `reproduce`, never read by a model. */
+#define KVT_PUBLISHED_MAX 64
+enum kvt_result_kind {
+    KVT_RESULT_VALUE, /* the result is `value` */
+    KVT_RESULT_BELOW  /* it lies below `value` (resident_requests < concurrency) */
+};
+struct kvt_config_published {
+    int32_t count;
+    struct kvt_config_result {
+        const char *metric;  /* kv_tokens, checkpoint_bytes, output_throughput ... */
+        const char *role;    /* whose metric: prefill, decode, serve; NULL: the fleet's */
+        int64_t concurrency; /* of the closed loop; KVT_UNSET: it does not matter */
+        double value;        /* base unit; NaN never */
+        enum kvt_result_kind kind;
+        bool is_fitted;   /* a constant of ours was fitted to this row */
+        const char *note; /* may be NULL */
+        struct kvt_where where;
+    } rows[KVT_PUBLISHED_MAX];
+};
+
 struct kvt_config_run {
     uint64_t seed;
-    double warmup;              /* s */
-    double until;               /* s; < 0: the end of the trace */
-    int64_t series_points;      /* points of each time series; 512 */
+    double warmup;         /* s */
+    double until;          /* s; < 0: the end of the trace */
+    int64_t series_points; /* points of each time series; 512 */
 };
 
 struct kvt_config {
-    const char *path;           /* of the file, for messages */
-    const char *title;          /* optional text of the file */
+    const char *path;  /* of the file, for messages */
+    const char *title; /* optional text of the file */
     struct kvt_config_source model;
     enum kvt_engine engine;
     struct kvt_config_role roles[KVT_ROLE_COUNT];
@@ -178,13 +225,16 @@ struct kvt_config {
     struct kvt_config_slo slo;
     struct kvt_config_named cost, calibration;
     struct kvt_config_run run;
-    int32_t domains;            /* values given as a domain ({choices} or {range}) */
-    struct kvt_where where_domain; /* of the first */
+    struct kvt_config_published published;
+    int32_t domains;                /* values given as a domain ({choices} or {range}) */
+    struct kvt_where where_domain;  /* of the first */
     struct kvt_config_store *store; /* owns every string; opaque */
 };
 
 /* Read and validate. sets[0..set_count-1] are "a.b=v" from the command line, applied in order over
  * the file; paths in them resolve from the working directory, paths in the file from its folder.
+ * A set replaces the value it names, and with it the other kinds of the same thing (a trace, an
+ * open and a closed load exclude each other); v is YAML, and null takes the key out.
  * path "-" reads stdin. On failure err holds up to ten messages and *config is empty. */
 enum kvt_status kvt_config_load(struct kvt_config *config, const char *path,
                                 const char *const sets[], int32_t set_count, struct kvt_err *err);
@@ -196,10 +246,30 @@ enum kvt_status kvt_config_parse(struct kvt_config *config, const char *name, co
 
 void kvt_config_release(struct kvt_config *config);
 
-/* The effective configuration as YAML that parses back to the same struct; malloc'ed. */
+/* A value that was given as a domain. Each text is that value as YAML: "path=text" is a --set that
+ * chooses it. texts[0] is what the struct holds. Borrowed from the config. */
+#define KVT_DOMAIN_CHOICES_MAX 10000
+struct kvt_config_domain {
+    const char *path; /* fleet.serve.replicas */
+    int32_t count;    /* at least 1 */
+    const char *const *texts;
+    struct kvt_where where;
+};
+/* Domain index (0..config->domains-1), in the order of the schema. */
+const struct kvt_config_domain *kvt_config_domain(const struct kvt_config *config, int32_t index);
+
+/* Where the value at path ("fleet.decode.memory.fraction") was written; the place of what holds it
+ * when it was left to its default. For messages about values that are judged after parsing. */
+struct kvt_where kvt_config_where(const struct kvt_config *config, const char *path);
+
+/* The effective configuration as YAML that parses back to the same struct (relative paths then
+ * resolve from the working directory); malloc'ed, NULL without memory. */
 char *kvt_config_print(const struct kvt_config *config);
 
 /* The reference page (Markdown) of every key: type, unit, range, default, help; malloc'ed. */
 char *kvt_config_reference(void);
+
+/* Every path that --set knows, one a line, in the order of the schema; malloc'ed. */
+char *kvt_config_keys(void);
 
 #endif

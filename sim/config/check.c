@@ -1,0 +1,164 @@
+/* What must hold between keys. Each rule on one key alone is in the schema. */
+#include <stdarg.h>
+#include <string.h>
+
+#include "sim/config/schema.h"
+
+/* exp(z^2/2) at the 99th percentile, z = 2.3263: a lognormal's p99 is at most this many means. */
+#define LOGNORMAL_P99_MAX 14.96
+
+struct checker {
+    const struct kvt_config *config;
+    struct kvt_err *err;
+};
+
+__attribute__((format(printf, 3, 4))) static void
+complain(const struct checker *c, const char *path, const char *format, ...)
+{
+    char text[400];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    kvt_err_at(c->err, KVT_ECONFIG, kvt_config_where(c->config, path), "%s: %s", path, text);
+}
+
+static void check_parallel(const struct checker *c, enum kvt_role role)
+{
+    const struct kvt_config_parallel *p = &c->config->roles[role].parallel;
+    char path[64];
+    const char *name = kvt_role_names[role];
+    if (p->tp % p->dp != 0) {
+        snprintf(path, sizeof path, "fleet.%s.parallel.dp", name);
+        complain(c, path, "want a divisor of tp (%d), got %d", p->tp, p->dp);
+    } else if (p->tp / p->dp % p->dcp != 0) {
+        snprintf(path, sizeof path, "fleet.%s.parallel.dcp", name);
+        complain(c, path, "want a divisor of tp/dp (%d), got %d", p->tp / p->dp, p->dcp);
+    }
+    if (p->tp % p->ep != 0) {
+        snprintf(path, sizeof path, "fleet.%s.parallel.ep", name);
+        complain(c, path, "want a divisor of tp (%d), got %d", p->tp, p->ep);
+    }
+}
+
+static void check_guard(const struct checker *c, enum kvt_role role)
+{
+    const struct kvt_config_guard *guard = &c->config->roles[role].guard;
+    char path[64];
+    bool others = false;
+    for (int32_t i = KVT_GUARD_NONE + 1; i < KVT_GUARD_COUNT; i++)
+        others = others || guard->on[i];
+    snprintf(path, sizeof path, "fleet.%s.guard", kvt_role_names[role]);
+    if (guard->on[KVT_GUARD_NONE] && others)
+        complain(c, path, "want none alone, got it beside other guards");
+    /* Both kinds of tags share one set of parameters. */
+    const struct kvt_config_store *store = c->config->store;
+    const struct kvt_yaml *node = kvt_yaml_find(store->root, "fleet");
+    node = node != NULL && node->kind == KVT_YAML_MAP ? kvt_yaml_find(node, kvt_role_names[role])
+                                                      : NULL;
+    node = node != NULL && node->kind == KVT_YAML_MAP ? kvt_yaml_find(node, "guard") : NULL;
+    if (node == NULL || node->kind != KVT_YAML_MAP)
+        return;
+    int32_t with_parameters = 0;
+    for (const struct kvt_yaml *child = node->first; child != NULL; child = child->next)
+        with_parameters += child->count > 0;
+    if (with_parameters > 1)
+        complain(c, path,
+                 "want the parameters bits, bind and check at one guard; all guards of a "
+                 "role share them");
+}
+
+static void check_roles(const struct checker *c)
+{
+    const struct kvt_config_role *roles = c->config->roles;
+    bool prefill = roles[KVT_ROLE_PREFILL].present, decode = roles[KVT_ROLE_DECODE].present;
+    bool serve = roles[KVT_ROLE_SERVE].present;
+    if (serve && (prefill || decode))
+        complain(c, prefill ? "fleet.prefill" : "fleet.decode", "excludes fleet.serve (line %d)",
+                 roles[KVT_ROLE_SERVE].where.line);
+    else if (!serve && !prefill && !decode)
+        complain(c, "fleet", "want serve, or prefill and decode, got neither");
+    else if (!serve && !(prefill && decode))
+        complain(c, "fleet", "want prefill and decode together, got %s alone",
+                 prefill ? "prefill" : "decode");
+    if (serve && c->config->link_present)
+        complain(c, "fleet.link",
+                 "want it between prefill and decode only, got a fleet that "
+                 "serves");
+    for (int32_t role = 0; role < KVT_ROLE_COUNT; role++) {
+        if (!roles[role].present)
+            continue;
+        check_parallel(c, (enum kvt_role)role);
+        check_guard(c, (enum kvt_role)role);
+    }
+}
+
+static void check_lengths(const struct checker *c, const struct kvt_config_lengths *l,
+                          const char *path)
+{
+    if (l->min > 0 && l->max > 0 && l->min > l->max)
+        complain(c, path, "want min at most max, got %.12g and %.12g", l->min, l->max);
+    if (l->kind != KVT_DIST_LOGNORMAL)
+        return;
+    if (l->p99 < 0 && l->cv < 0)
+        complain(c, path, "want p99 or cv beside mean, got neither");
+    if (l->p99 >= 0 && (l->p99 <= l->mean || l->p99 > LOGNORMAL_P99_MAX * l->mean))
+        complain(c, path,
+                 "want p99 above the mean and at most %.2f times it, as a lognormal's is, "
+                 "got %.12g and a mean of %.12g",
+                 LOGNORMAL_P99_MAX, l->p99, l->mean);
+}
+
+static void check_open(const struct checker *c, const struct kvt_config_workload *w)
+{
+    check_lengths(c, &w->input, "workload.open.input");
+    check_lengths(c, &w->output, "workload.open.output");
+    if (w->requests == KVT_UNSET && c->config->run.until < 0)
+        complain(c, "workload.open", "want requests here or run.until, got no end");
+    if (w->prefixes.share > 0 && (w->prefixes.groups == 0 || w->prefixes.tokens == 0))
+        complain(c, "workload.open.prefixes", "want groups and tokens above 0 beside share");
+}
+
+static void check_closed(const struct checker *c, const struct kvt_config_workload *w)
+{
+    const struct kvt_config_role *roles = c->config->roles;
+    bool has_output = w->output.mean >= 0 || w->output.kind != KVT_DIST_FIXED;
+    check_lengths(c, &w->input, "workload.closed.input");
+    check_lengths(c, &w->output, "workload.closed.output");
+    if (w->requests == KVT_UNSET && c->config->run.until < 0)
+        complain(c, "workload.closed", "want requests here or run.until, got no end");
+    if (!has_output && !w->prefill_only)
+        complain(c, "workload.closed", "output is missing; want tokens of an output");
+    if (w->decode_only && w->prefill_only)
+        complain(c, "workload.closed", "decode_only and prefill_only exclude each other");
+    if (w->decode_only && !roles[KVT_ROLE_DECODE].present)
+        complain(c, "workload.closed.decode_only", "want a fleet with a decode role");
+    if (w->prefill_only && has_output && (w->output.kind != KVT_DIST_FIXED || w->output.mean > 1))
+        complain(c, "workload.closed.output", "want 1 with prefill_only");
+}
+
+static void check_run(const struct checker *c)
+{
+    const struct kvt_config_run *run = &c->config->run;
+    if (run->until >= 0 && run->until <= run->warmup)
+        complain(c, "run.until", "want a time after run.warmup (%.12g s), got %.12g s", run->warmup,
+                 run->until);
+}
+
+void kvt_config_check(const struct kvt_config *config, struct kvt_err *err)
+{
+    const struct checker c = {.config = config, .err = err};
+    check_roles(&c);
+    switch (config->workload.kind) {
+    case KVT_WORKLOAD_OPEN:
+        check_open(&c, &config->workload);
+        break;
+    case KVT_WORKLOAD_CLOSED:
+        check_closed(&c, &config->workload);
+        break;
+    case KVT_WORKLOAD_NONE:
+    case KVT_WORKLOAD_TRACE:
+        break;
+    }
+    check_run(&c);
+}

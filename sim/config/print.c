@@ -1,0 +1,131 @@
+/* --print-config: the struct as YAML that reads back as the same struct. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/config/schema.h"
+
+static const struct kvt_config_domain *domain_at(const struct kvt_config *config, const char *path)
+{
+    for (int32_t i = 0; config->store != NULL && i < config->domains; i++)
+        if (strcmp(config->store->domains[i].path, path) == 0)
+            return &config->store->domains[i];
+    return NULL;
+}
+
+static void print_domain(const struct kvt_config_domain *domain, FILE *out)
+{
+    fputs("{choices: [", out);
+    for (int32_t i = 0; i < domain->count; i++)
+        fprintf(out, "%s%s", i > 0 ? ", " : "", domain->texts[i]);
+    fputs("]}\n", out);
+}
+
+/* Whether the key was given, as far as its own mark tells. base is the section's struct. */
+static bool is_given(const struct kvt_rule *rule, const char *base)
+{
+    int chosen;
+    if (rule->given > 0 && !base[rule->given - 1])
+        return false;
+    if (rule->chosen == 0)
+        return true;
+    memcpy(&chosen, base + rule->chosen - 1, sizeof chosen);
+    return chosen == rule->chosen_value;
+}
+
+static bool print_rule(const struct kvt_config *config, const struct kvt_rule *rule,
+                       const char *base, int indent, const char *path, FILE *out);
+
+/* The children of a section, each on its own line. false: there was none. */
+static bool print_children(const struct kvt_config *config, const struct kvt_rule *section,
+                           const char *base, int indent, const char *path, FILE *out)
+{
+    bool any = false;
+    for (const struct kvt_rule *child = section->children; child->key != NULL; child++)
+        any = print_rule(config, child, base, indent, path, out) || any;
+    return any;
+}
+
+static void print_rows(const struct kvt_config *config, const struct kvt_rule *rule,
+                       const struct kvt_config_published *rows, int indent, FILE *out)
+{
+    for (int32_t i = 0; i < rows->count; i++) {
+        fprintf(out, "%*s-\n", indent, "");
+        print_children(config, rule, (const char *)&rows->rows[i], indent + 2, "published[]", out);
+    }
+}
+
+static bool print_section(const struct kvt_config *config, const struct kvt_rule *rule,
+                          const char *field, int indent, const char *path, FILE *out)
+{
+    char *text = NULL;
+    size_t count = 0;
+    FILE *inner = open_memstream(&text, &count);
+    if (inner == NULL)
+        return false;
+    bool any = print_children(config, rule, field, indent + 2, path, inner);
+    fclose(inner);
+    bool is_mark = rule->given > 0 || rule->chosen > 0;
+    if (text != NULL && any)
+        fprintf(out, "%*s%s:\n%s", indent, "", rule->key, text);
+    else if (is_mark)
+        fprintf(out, "%*s%s: {}\n", indent, "", rule->key);
+    free(text);
+    return any || is_mark;
+}
+
+static bool print_value(const struct kvt_rule *rule, const char *field, int indent, FILE *out)
+{
+    char *text = NULL;
+    size_t count = 0;
+    FILE *inner = open_memstream(&text, &count);
+    if (inner == NULL)
+        return false;
+    bool is_set = kvt_value_print(rule, field, inner);
+    fclose(inner);
+    if (text != NULL && is_set)
+        fprintf(out, "%*s%s: %s\n", indent, "", rule->key, text);
+    free(text);
+    return is_set;
+}
+
+static bool print_rule(const struct kvt_config *config, const struct kvt_rule *rule,
+                       const char *base, int indent, const char *path, FILE *out)
+{
+    char below[KVT_PATH_BYTES];
+    snprintf(below, sizeof below, "%.100s%s%.50s", path, path[0] != '\0' ? "." : "", rule->key);
+    const struct kvt_config_domain *domain = domain_at(config, below);
+    const char *field = base + rule->offset;
+    if (domain != NULL) {
+        fprintf(out, "%*s%s: ", indent, "", rule->key);
+        print_domain(domain, out);
+        return true;
+    }
+    if (!is_given(rule, base))
+        return false;
+    if (rule->kind == KVT_RULE_SECTION)
+        return print_section(config, rule, field, indent, below, out);
+    if (rule->kind != KVT_RULE_ROWS)
+        return print_value(rule, field, indent, out);
+    const struct kvt_config_published *rows =
+        (const struct kvt_config_published *)(const void *)field;
+    if (rows->count > 0)
+        fprintf(out, "%*s%s:\n", indent, "", rule->key);
+    print_rows(config, rule, rows, indent + 2, out);
+    return rows->count > 0;
+}
+
+char *kvt_config_print(const struct kvt_config *config)
+{
+    char *text = NULL;
+    size_t count = 0;
+    FILE *out = open_memstream(&text, &count);
+    if (out == NULL)
+        return NULL;
+    fprintf(out, "# %s: every key that is set, defaults included\n", config->path);
+    print_children(config, &kvt_schema, (const char *)config, 0, "", out);
+    if (fclose(out) != 0) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}
