@@ -2,6 +2,7 @@
 /* clang-format off */
 #define CHECK_SUITES(X) \
     X(base)             \
+    X(config)           \
     X(trace)            \
     X(generate)         \
     X(costs)            \
