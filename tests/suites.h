@@ -7,5 +7,6 @@
     X(generate)         \
     X(costs)            \
     X(metrics)          \
+    X(output)           \
     X(cli)
 /* clang-format on */

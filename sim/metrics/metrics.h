@@ -114,4 +114,7 @@ static inline void kvt_series_set(struct kvt_series *series, kvt_ticks time,
  * kvt_series_set at the end of the run first. */
 double kvt_series_mean(const struct kvt_series *series, int32_t point, enum kvt_gauge gauge);
 
+/* Mean of a gauge from time 0 to the last kvt_series_set; 0 when that was at 0. */
+double kvt_series_mean_all(const struct kvt_series *series, enum kvt_gauge gauge);
+
 #endif

@@ -65,3 +65,11 @@ double kvt_series_mean(const struct kvt_series *series, int32_t point, enum kvt_
     return passed == 0 ? (double)series->value[gauge]
                        : (double)series->current[gauge] / (double)passed;
 }
+
+double kvt_series_mean_all(const struct kvt_series *series, enum kvt_gauge gauge)
+{
+    kvt_i128 total = series->current[gauge];
+    for (int32_t i = 0; i < series->used - 1; i++)
+        total += series->integral[i * KVT_GAUGE_COUNT + (int32_t)gauge];
+    return series->since == 0 ? 0 : (double)total / (double)series->since;
+}

@@ -5,7 +5,7 @@
  *   /requests/   1-D datasets of equal length, row r is request r of the trace
  *       arrival, first_token, finish   int64 ns from the start, rounded; -1 where there is none
  *       input, output                  int32 tokens
- *       fate                           uint8; attribute names = "pending running completed ..."
+ *       fate                           uint8; names in the group's attribute fates
  *       prefill_replica, decode_replica   int16 index into /series attribute names; -1 for none
  *       preemptions, cached            int32; tenant int16
  *   /series/     attribute names = the replicas, space between, in the order of their indices
@@ -15,9 +15,9 @@
  *   /histograms/ ttft, tpot, itl, e2el      uint64 [bins in use][2]: lower edge in ticks, count
  *   /summary     attributes: every metric of summary.h under its name (float64 or int64)
  *   /config      the effective configuration, one string
- *   /meta        attributes: seed (uint64), digest (16 hex digits), version, cpu, compiler is not
- *                kept (results do not depend on it), hdf5, zlib, interrupted (int8), title, model,
- *                fleet
+ *   /meta        attributes: seed (uint64), digest (16 hex digits), version, cpu (features that
+ *                math libraries look at), hdf5, zlib, gsl, libc (their versions), interrupted,
+ *                end_ns, warmup_ns (int64), title, model, fleet
  *   /decisions   when logged: compound (time int64 ticks, count int64, request int32, replica
  * int16, kind int16), attribute kinds = the names by number
  *
@@ -45,6 +45,7 @@ struct kvt_run_file {
     int64_t file;      /* hid_t, or 0 */
     int64_t decisions; /* hid_t of the dataset, or 0 */
     int64_t decision_count;
+    int *failure; /* owned; see h5_driver.h */
 };
 
 /* Begin an output at path: fails at once when it cannot be written. */

@@ -31,7 +31,9 @@ struct kvt_log {
     struct kvt_run_file *run; /* borrowed, or NULL */
     struct kvt_output output; /* of the text file */
     FILE *text;               /* NULL: none */
-    struct kvt_err failure;   /* the first one */
+    const char *const *names; /* of the replicas, for the text; may be set after begin; borrowed */
+    int32_t name_count;
+    struct kvt_err failure; /* the first one */
 };
 
 /* Log to run (begun, not finished; may be NULL) and to the text file text_path (may be NULL). */
@@ -56,9 +58,10 @@ enum kvt_status kvt_log_finish(struct kvt_log *log, struct kvt_err *err);
 /* Release without finishing; the text file does not appear. Safe on a zeroed or finished log. */
 void kvt_log_abandon(struct kvt_log *log);
 
-/* "0.123456789012 s  request 17  decode-0  PREEMPT 12": one record in words, without its
- * newline. Times have all their digits (ticks are dyadic fractions of a ns): nine of the second and
- * the rest in 1/1024 ns after a "+". names may be NULL: then replicas are numbers. */
+/* One record in words, without a newline:
+ *     0.123456789+0512 s  request 17       decode-0     PREEMPT    12
+ * Times have all their digits: ns, and after the "+" ticks of 1/1024 ns. names may be NULL: then
+ * replicas are numbers. Returns out. */
 const char *kvt_decision_print(const struct kvt_decision *decision, const char *const names[],
                                int32_t name_count, char *out, size_t size_bytes);
 

@@ -1,0 +1,506 @@
+#include "sim/output/hdf5.h"
+
+#include <assert.h>
+#include <gnu/libc-version.h>
+#include <gsl/gsl_version.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "sim/base/assert.h"
+#include "sim/output/h5.h"
+#include "sim/output/h5_driver.h"
+#include "sim/output/log.h"
+#include "sim/output/parts.h"
+
+#define BLOCK_ROWS 65536 /* converted at a time */
+
+/* ---- pieces: a group, an attribute, a column ---- */
+
+/* Objects of one file being written. */
+struct writer {
+    struct kvt_h5 h5;
+    hid_t file;
+    hid_t dataset_list, group_list;
+    int64_t *scratch; /* [BLOCK_ROWS] */
+};
+
+static hid_t group_make(struct writer *w, hid_t at, const char *name)
+{
+    if (w->h5.failed)
+        return -1;
+    return kvt_h5_id(&w->h5, "H5Gcreate",
+                     H5Gcreate2(at, name, H5P_DEFAULT, w->group_list, H5P_DEFAULT));
+}
+
+static void group_close(struct writer *w, hid_t group)
+{
+    if (group >= 0)
+        kvt_h5_done(&w->h5, "H5Gclose", H5Gclose(group));
+}
+
+static void attribute_write(struct writer *w, hid_t at, const char *name, hid_t type,
+                            const void *value)
+{
+    if (w->h5.failed)
+        return;
+    hid_t space = kvt_h5_id(&w->h5, "H5Screate", H5Screate(H5S_SCALAR));
+    hid_t attribute =
+        kvt_h5_id(&w->h5, "H5Acreate", H5Acreate2(at, name, type, space, H5P_DEFAULT, H5P_DEFAULT));
+    if (attribute >= 0) {
+        kvt_h5_done(&w->h5, "H5Awrite", H5Awrite(attribute, type, value));
+        kvt_h5_done(&w->h5, "H5Aclose", H5Aclose(attribute));
+    }
+    if (space >= 0)
+        kvt_h5_done(&w->h5, "H5Sclose", H5Sclose(space));
+}
+
+static void attribute_i64(struct writer *w, hid_t at, const char *name, int64_t value)
+{
+    attribute_write(w, at, name, H5T_STD_I64LE, &value);
+}
+
+static void attribute_f64(struct writer *w, hid_t at, const char *name, double value)
+{
+    attribute_write(w, at, name, H5T_IEEE_F64LE, &value);
+}
+
+/* A string of fixed length with its zero byte. */
+static hid_t text_type(struct writer *w, const char *text)
+{
+    hid_t type = kvt_h5_id(&w->h5, "H5Tcopy", H5Tcopy(H5T_C_S1));
+    if (type >= 0) {
+        kvt_h5_done(&w->h5, "H5Tset_size", H5Tset_size(type, strlen(text) + 1));
+        kvt_h5_done(&w->h5, "H5Tset_cset", H5Tset_cset(type, H5T_CSET_UTF8));
+    }
+    return type;
+}
+
+static void attribute_text(struct writer *w, hid_t at, const char *name, const char *text)
+{
+    if (w->h5.failed || text == NULL)
+        return;
+    hid_t type = text_type(w, text);
+    attribute_write(w, at, name, type, text);
+    if (type >= 0)
+        kvt_h5_done(&w->h5, "H5Tclose", H5Tclose(type));
+}
+
+/* A contiguous dataset of the given extent. */
+static hid_t dataset_make(struct writer *w, hid_t at, const char *name, hid_t type, int rank,
+                          const hsize_t extent[])
+{
+    if (w->h5.failed)
+        return -1;
+    hid_t space = kvt_h5_id(&w->h5, "H5Screate_simple", H5Screate_simple(rank, extent, NULL));
+    hid_t dataset = -1;
+    if (space >= 0) {
+        dataset =
+            kvt_h5_id(&w->h5, "H5Dcreate",
+                      H5Dcreate2(at, name, type, space, H5P_DEFAULT, w->dataset_list, H5P_DEFAULT));
+        kvt_h5_done(&w->h5, "H5Sclose", H5Sclose(space));
+    }
+    return dataset;
+}
+
+static void dataset_close(struct writer *w, hid_t dataset)
+{
+    if (dataset >= 0)
+        kvt_h5_done(&w->h5, "H5Dclose", H5Dclose(dataset));
+}
+
+/* A column as it lies in memory; nothing when it was not kept. */
+static void column_write(struct writer *w, hid_t at, const char *name, hid_t type,
+                         const void *values, int64_t rows)
+{
+    if (w->h5.failed || values == NULL)
+        return;
+    hsize_t extent = (hsize_t)rows;
+    hid_t dataset = dataset_make(w, at, name, type, 1, &extent);
+    if (dataset >= 0 && rows > 0)
+        kvt_h5_done(&w->h5, "H5Dwrite",
+                    H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values));
+    dataset_close(w, dataset);
+}
+
+/* Ticks become ns, and KVT_NEVER -1, block by block in the scratch. */
+static void column_write_ns(struct writer *w, hid_t at, const char *name, const kvt_ticks ticks[],
+                            int64_t rows)
+{
+    if (w->h5.failed || ticks == NULL)
+        return;
+    hsize_t extent = (hsize_t)rows;
+    hid_t dataset = dataset_make(w, at, name, H5T_STD_I64LE, 1, &extent);
+    hid_t space = dataset < 0 ? -1 : kvt_h5_id(&w->h5, "H5Dget_space", H5Dget_space(dataset));
+    for (int64_t first = 0; space >= 0 && first < rows && !w->h5.failed; first += BLOCK_ROWS) {
+        int64_t count = rows - first < BLOCK_ROWS ? rows - first : BLOCK_ROWS;
+        for (int64_t i = 0; i < count; i++) {
+            kvt_ticks t = ticks[first + i];
+            w->scratch[i] = t == KVT_NEVER ? -1 : kvt_ns_from_ticks(t);
+        }
+        hsize_t start = (hsize_t)first, length = (hsize_t)count;
+        hid_t memory = kvt_h5_id(&w->h5, "H5Screate_simple", H5Screate_simple(1, &length, NULL));
+        if (memory < 0 ||
+            !kvt_h5_done(&w->h5, "H5Sselect_hyperslab",
+                         H5Sselect_hyperslab(space, H5S_SELECT_SET, &start, NULL, &length, NULL)))
+            break;
+        kvt_h5_done(&w->h5, "H5Dwrite",
+                    H5Dwrite(dataset, H5T_STD_I64LE, memory, space, H5P_DEFAULT, w->scratch));
+        kvt_h5_done(&w->h5, "H5Sclose", H5Sclose(memory));
+    }
+    if (space >= 0)
+        kvt_h5_done(&w->h5, "H5Sclose", H5Sclose(space));
+    dataset_close(w, dataset);
+}
+
+/* ---- the groups of the layout ---- */
+
+static void write_requests(struct writer *w, const struct kvt_result *r)
+{
+    hid_t group = group_make(w, w->file, "requests");
+    column_write_ns(w, group, "arrival", r->arrival, r->rows);
+    column_write_ns(w, group, "first_token", r->first_token, r->rows);
+    column_write_ns(w, group, "finish", r->finish, r->rows);
+    column_write(w, group, "input", H5T_STD_I32LE, r->input, r->rows);
+    column_write(w, group, "output", H5T_STD_I32LE, r->output, r->rows);
+    column_write(w, group, "fate", H5T_STD_U8LE, r->fate, r->rows);
+    column_write(w, group, "prefill_replica", H5T_STD_I16LE, r->prefill_replica, r->rows);
+    column_write(w, group, "decode_replica", H5T_STD_I16LE, r->decode_replica, r->rows);
+    column_write(w, group, "preemptions", H5T_STD_I32LE, r->preemptions, r->rows);
+    column_write(w, group, "cached", H5T_STD_I32LE, r->cached, r->rows);
+    column_write(w, group, "tenant", H5T_STD_I16LE, r->tenant, r->rows);
+#define X(name, text) " " text
+    attribute_text(w, group, "fates", &KVT_FATES(X)[1]);
+#undef X
+    group_close(w, group);
+}
+
+static void write_replica(struct writer *w, hid_t at, const struct kvt_result_replica *replica)
+{
+    static const char *const gauges[KVT_GAUGE_COUNT] = {"running", "waiting", "pages"};
+    hid_t group = group_make(w, at, replica->name);
+    const struct kvt_series *series = replica->series;
+    for (int32_t g = 0; series != NULL && g < KVT_GAUGE_COUNT && !w->h5.failed; g++) {
+        double *means = (double *)w->scratch;
+        kvt_assert(series->used <= BLOCK_ROWS);
+        for (int32_t i = 0; i < series->used; i++)
+            means[i] = kvt_series_mean(series, i, (enum kvt_gauge)g);
+        column_write(w, group, gauges[g], H5T_IEEE_F64LE, means, series->used);
+    }
+    if (series != NULL) {
+        double ns = (double)KVT_TICKS_PER_NS;
+        attribute_f64(w, group, "width_ns", (double)series->width / ns);
+        attribute_f64(w, group, "end_ns", (double)series->since / ns);
+    }
+    attribute_i64(w, group, "pages", replica->pages);
+    attribute_i64(w, group, "pages_peak", replica->pages_peak);
+    attribute_i64(w, group, "steps", replica->steps);
+    attribute_i64(w, group, "preemptions", replica->preemptions);
+    attribute_i64(w, group, "evictions", replica->evictions);
+    attribute_i64(w, group, "busy_ns", kvt_ns_from_ticks(replica->busy));
+    group_close(w, group);
+}
+
+/* The replicas' names with a space between them, as one attribute. */
+static void write_series(struct writer *w, const struct kvt_result *r)
+{
+    hid_t group = group_make(w, w->file, "series");
+    size_t bytes = 1;
+    for (int32_t i = 0; i < r->replica_count; i++)
+        bytes += strlen(r->replicas[i].name) + 1;
+    char *names = calloc(bytes, 1), *end = names;
+    if (names == NULL) {
+        w->h5.failed = true;
+        kvt_err_set(w->h5.err, KVT_ENOMEM, "no memory for the names of the replicas");
+        w->h5.status = KVT_ENOMEM;
+    }
+    for (int32_t i = 0; names != NULL && i < r->replica_count; i++) {
+        write_replica(w, group, &r->replicas[i]);
+        end +=
+            snprintf(end, bytes - (size_t)(end - names), i > 0 ? " %s" : "%s", r->replicas[i].name);
+    }
+    attribute_text(w, group, "names", names);
+    free(names);
+    group_close(w, group);
+}
+
+static void write_histograms(struct writer *w, const struct kvt_summary *s)
+{
+    hid_t group = group_make(w, w->file, "histograms");
+    for (int32_t l = 0; l < KVT_LATENCY_COUNT && !w->h5.failed; l++) {
+        const struct kvt_histogram *h = &s->latencies[l];
+        static_assert(2 * KVT_BINS <= BLOCK_ROWS, "the scratch holds a whole histogram");
+        uint64_t *pairs = (uint64_t *)w->scratch;
+        hsize_t extent[2] = {0, 2};
+        for (int32_t bin = 0; h->count > 0 && bin < KVT_BINS; bin++) {
+            if (h->bins[bin] == 0)
+                continue;
+            pairs[2 * extent[0]] = kvt_histogram_bin_low(bin);
+            pairs[2 * extent[0]++ + 1] = h->bins[bin];
+        }
+        hid_t dataset = dataset_make(w, group, kvt_latency_keys[l], H5T_STD_U64LE, 2, extent);
+        if (dataset >= 0 && extent[0] > 0)
+            kvt_h5_done(&w->h5, "H5Dwrite",
+                        H5Dwrite(dataset, H5T_STD_U64LE, H5S_ALL, H5S_ALL, H5P_DEFAULT, pairs));
+        dataset_close(w, dataset);
+    }
+    group_close(w, group);
+}
+
+static void write_metric(struct writer *w, hid_t at, const struct kvt_metric *metric)
+{
+    char name[56];
+    if (!metric->has_value)
+        return;
+    switch (metric->kind) {
+    case KVT_METRIC_COUNT:
+    case KVT_METRIC_TRUTH:
+        attribute_i64(w, at, metric->name, metric->count);
+        break;
+    case KVT_METRIC_REAL:
+        attribute_f64(w, at, metric->name, metric->real);
+        break;
+    case KVT_METRIC_TEXT:
+        attribute_text(w, at, metric->name, metric->text);
+        break;
+    }
+    if (!metric->has_interval)
+        return;
+    snprintf(name, sizeof name, "%s_low", metric->name);
+    attribute_f64(w, at, name, metric->low);
+    snprintf(name, sizeof name, "%s_high", metric->name);
+    attribute_f64(w, at, name, metric->high);
+}
+
+static void write_summary(struct writer *w, const struct kvt_summary *s)
+{
+    hid_t group = group_make(w, w->file, "summary");
+    for (int32_t i = 0; i < s->metric_count; i++)
+        write_metric(w, group, &s->metrics[i]);
+    group_close(w, group);
+}
+
+static void write_config(struct writer *w, const char *config)
+{
+    const char *text = config != NULL ? config : "";
+    hid_t type = w->h5.failed ? -1 : text_type(w, text);
+    hid_t space = w->h5.failed ? -1 : kvt_h5_id(&w->h5, "H5Screate", H5Screate(H5S_SCALAR));
+    hid_t dataset = -1;
+    if (space >= 0 && type >= 0)
+        dataset = kvt_h5_id(
+            &w->h5, "H5Dcreate",
+            H5Dcreate2(w->file, "config", type, space, H5P_DEFAULT, w->dataset_list, H5P_DEFAULT));
+    if (dataset >= 0)
+        kvt_h5_done(&w->h5, "H5Dwrite",
+                    H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, text));
+    dataset_close(w, dataset);
+    if (space >= 0)
+        kvt_h5_done(&w->h5, "H5Sclose", H5Sclose(space));
+    if (type >= 0)
+        kvt_h5_done(&w->h5, "H5Tclose", H5Tclose(type));
+}
+
+/* What libm and friends choose their code paths by. */
+static const char *cpu_features(void)
+{
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512f"))
+        return "x86-64 avx2 fma avx512f";
+    if (__builtin_cpu_supports("fma") && __builtin_cpu_supports("avx2"))
+        return "x86-64 avx2 fma";
+    return "x86-64";
+#else
+    return "other";
+#endif
+}
+
+static void write_meta(struct writer *w, const struct kvt_result *r)
+{
+    hid_t group = group_make(w, w->file, "meta");
+    char text[48];
+    attribute_write(w, group, "seed", H5T_STD_U64LE, &r->seed);
+    snprintf(text, sizeof text, "%016" PRIx64, r->digest);
+    attribute_text(w, group, "digest", text);
+    attribute_text(w, group, "version", KVT_VERSION);
+    attribute_text(w, group, "cpu", cpu_features());
+    snprintf(text, sizeof text, "%d.%d.%d", H5_VERS_MAJOR, H5_VERS_MINOR, H5_VERS_RELEASE);
+    attribute_text(w, group, "hdf5", text);
+    attribute_text(w, group, "zlib", zlibVersion());
+    attribute_text(w, group, "gsl", gsl_version);
+    attribute_text(w, group, "libc", gnu_get_libc_version());
+    attribute_i64(w, group, "interrupted", r->interrupted);
+    attribute_i64(w, group, "end_ns", kvt_ns_from_ticks(r->end));
+    attribute_i64(w, group, "warmup_ns", kvt_ns_from_ticks(r->warmup));
+    attribute_text(w, group, "title", r->title);
+    attribute_text(w, group, "model", r->model);
+    attribute_text(w, group, "fleet", r->fleet);
+    group_close(w, group);
+}
+
+/* ---- the file ---- */
+
+static void close_list(struct writer *w, hid_t list)
+{
+    if (list >= 0)
+        kvt_h5_done(&w->h5, "H5Pclose", H5Pclose(list));
+}
+
+static struct kvt_h5 h5_of(struct kvt_run_file *run, struct kvt_err *err)
+{
+    return (struct kvt_h5){
+        .path = run->output.path, .status = KVT_EIO, .failure = run->failure, .err = err};
+}
+
+static void file_create(struct kvt_run_file *run, struct kvt_h5 *h5)
+{
+    hid_t creation = kvt_h5_plain(h5, H5P_FILE_CREATE);
+    hid_t access = kvt_h5_id(h5, "H5Pcreate", H5Pcreate(H5P_FILE_ACCESS));
+    if (access >= 0) {
+        /* 1.10 is the oldest library we meet; a strong close leaves no handle behind. */
+        kvt_h5_done(h5, "H5Pset_libver_bounds",
+                    H5Pset_libver_bounds(access, H5F_LIBVER_V110, H5F_LIBVER_V110));
+        kvt_h5_done(h5, "H5Pset_fclose_degree", H5Pset_fclose_degree(access, H5F_CLOSE_STRONG));
+        kvt_h5_done(h5, "H5Pset_driver", kvt_h5_driver_set(access, run->failure));
+    }
+    if (!h5->failed) {
+        hid_t file = kvt_h5_id(h5, "H5Fcreate",
+                               H5Fcreate(run->output.temp_path, H5F_ACC_TRUNC, creation, access));
+        run->file = file < 0 ? 0 : file;
+    }
+    if (access >= 0)
+        H5Pclose(access);
+    if (creation >= 0)
+        H5Pclose(creation);
+}
+
+enum kvt_status kvt_run_file_begin(struct kvt_run_file *run, const char *path, struct kvt_err *err)
+{
+    *run = (struct kvt_run_file){0};
+    KVT_TRY(kvt_output_begin(&run->output, path, err));
+    run->failure = calloc(1, sizeof *run->failure);
+    struct kvt_h5 h5 = h5_of(run, err);
+    if (run->failure == NULL)
+        h5 = (struct kvt_h5){.failed = true,
+                             .status = kvt_err_set(err, KVT_ENOMEM, "no memory for %s", path)};
+    else
+        file_create(run, &h5);
+    if (h5.failed)
+        kvt_run_file_abandon(run);
+    return h5.failed ? h5.status : KVT_OK;
+}
+
+/* Close what HDF5 holds; whether it could flush all of it. */
+static void file_close(struct kvt_run_file *run, struct kvt_h5 *h5)
+{
+    if (run->decisions > 0)
+        kvt_h5_done(h5, "H5Dclose", H5Dclose(run->decisions));
+    if (run->file > 0)
+        kvt_h5_done(h5, "H5Fclose", H5Fclose(run->file));
+    run->decisions = 0;
+    run->file = 0;
+}
+
+void kvt_run_file_abandon(struct kvt_run_file *run)
+{
+    struct kvt_h5 quiet = {.path = "", .status = KVT_EIO};
+    file_close(run, &quiet);
+    kvt_output_abandon(&run->output);
+    free(run->failure);
+    *run = (struct kvt_run_file){0};
+}
+
+/* The extendible dataset of the log. */
+static void decisions_make(struct kvt_run_file *run, struct kvt_h5 *h5, hid_t type)
+{
+    hsize_t none = 0, unlimited = H5S_UNLIMITED, chunk = KVT_LOG_BLOCK;
+    hid_t space = kvt_h5_id(h5, "H5Screate_simple", H5Screate_simple(1, &none, &unlimited));
+    hid_t list = kvt_h5_plain(h5, H5P_DATASET_CREATE);
+    if (!h5->failed)
+        kvt_h5_done(h5, "H5Pset_chunk", H5Pset_chunk(list, 1, &chunk));
+    if (!h5->failed) {
+        hid_t dataset = kvt_h5_id(
+            h5, "H5Dcreate",
+            H5Dcreate2(run->file, "decisions", type, space, H5P_DEFAULT, list, H5P_DEFAULT));
+        run->decisions = dataset < 0 ? 0 : dataset;
+    }
+    if (list >= 0)
+        H5Pclose(list);
+    if (space >= 0)
+        H5Sclose(space);
+    if (h5->failed)
+        return;
+    struct writer w = {.h5 = *h5};
+#define X(name, digested, text) " " #name
+    attribute_text(&w, run->decisions, "kinds", &KVT_DECISIONS(X)[1]);
+#undef X
+    h5->failed = w.h5.failed;
+}
+
+enum kvt_status kvt_run_file_log(struct kvt_run_file *run, const struct kvt_decision decisions[],
+                                 int64_t count, struct kvt_err *err)
+{
+    kvt_assert(run->file > 0);
+    struct kvt_h5 h5 = h5_of(run, err);
+    hid_t type = kvt_h5_decision_type(&h5);
+    if (run->decisions == 0 && !h5.failed)
+        decisions_make(run, &h5, type);
+    hsize_t first = (hsize_t)run->decision_count, length = (hsize_t)count, total = first + length;
+    hid_t space = -1, memory = -1;
+    if (!h5.failed && count > 0 &&
+        kvt_h5_done(&h5, "H5Dset_extent", H5Dset_extent(run->decisions, &total))) {
+        space = kvt_h5_id(&h5, "H5Dget_space", H5Dget_space(run->decisions));
+        memory = kvt_h5_id(&h5, "H5Screate_simple", H5Screate_simple(1, &length, NULL));
+    }
+    if (space >= 0 && memory >= 0 &&
+        kvt_h5_done(&h5, "H5Sselect_hyperslab",
+                    H5Sselect_hyperslab(space, H5S_SELECT_SET, &first, NULL, &length, NULL)))
+        kvt_h5_done(&h5, "H5Dwrite",
+                    H5Dwrite(run->decisions, type, memory, space, H5P_DEFAULT, decisions));
+    if (memory >= 0)
+        H5Sclose(memory);
+    if (space >= 0)
+        H5Sclose(space);
+    if (type >= 0)
+        H5Tclose(type);
+    run->decision_count += h5.failed ? 0 : count;
+    return h5.failed ? KVT_EIO : KVT_OK;
+}
+
+static void write_all(struct writer *w, const struct kvt_summary *summary)
+{
+    const struct kvt_result *r = summary->result;
+    int32_t layout = KVT_RUN_LAYOUT;
+    attribute_write(w, w->file, "layout", H5T_STD_I32LE, &layout);
+    attribute_text(w, w->file, "program", "kvtwin");
+    write_requests(w, r);
+    write_series(w, r);
+    write_histograms(w, summary);
+    write_summary(w, summary);
+    write_config(w, r->config);
+    write_meta(w, r);
+}
+
+enum kvt_status kvt_run_file_finish(struct kvt_run_file *run, const struct kvt_summary *summary,
+                                    struct kvt_err *err)
+{
+    kvt_assert(run->file > 0);
+    struct writer w = {.h5 = h5_of(run, err),
+                       .file = run->file,
+                       .scratch = malloc(BLOCK_ROWS * sizeof *w.scratch)};
+    if (w.scratch == NULL) {
+        kvt_run_file_abandon(run);
+        return kvt_err_set(err, KVT_ENOMEM, "no memory to write the results");
+    }
+    w.dataset_list = kvt_h5_plain(&w.h5, H5P_DATASET_CREATE);
+    w.group_list = kvt_h5_plain(&w.h5, H5P_GROUP_CREATE);
+    write_all(&w, summary);
+    close_list(&w, w.dataset_list);
+    close_list(&w, w.group_list);
+    free(w.scratch);
+    file_close(run, &w.h5);
+    enum kvt_status status = w.h5.failed ? w.h5.status : kvt_output_commit(&run->output, err);
+    kvt_run_file_abandon(run);
+    return status;
+}
