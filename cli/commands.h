@@ -2,5 +2,6 @@
  * cli/cmd_<name>.c defines. */
 /* clang-format off */
 #define KVT_COMMANDS(X) \
+    X(config) \
     /* end of the list */
 /* clang-format on */

@@ -1,16 +1,27 @@
 /* The reference page and the list of keys, written from the schema. */
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "sim/config/schema.h"
+
+#define TABLES_MAX 64
+
+struct page {
+    FILE *out;
+    struct {
+        const struct kvt_rule *children;
+        char path[KVT_PATH_BYTES];
+    } tables[TABLES_MAX]; /* printed so far */
+    int count;
+};
 
 static const char introduction[] =
     "# Configuration reference\n"
     "\n"
     "Every key of a configuration, as `kvtwin config reference` prints it. A key is named by its\n"
     "path: `run.seed` is `seed` inside of `run`, and `--set run.seed=7` sets it from the command\n"
-    "line, where the last `--set` wins and null takes a key out. `ROLE` is `prefill`, `decode` or\n"
-    "`serve`.\n"
+    "line, where the last `--set` wins and null takes a key out.\n"
     "\n"
     "- Quantities carry units (`141 GiB`, `50 GB/s`, `10 us`, `4 req/s`, `3.5 USD/h`); GB is 1e9\n"
     "  bytes and GiB is 2^30 bytes.\n"
@@ -59,57 +70,72 @@ static void print_row(const struct kvt_rule *rule, FILE *out)
     fputs(" |\n", out);
 }
 
-static bool is_role(const struct kvt_rule *rule)
+/* A table of rules is printed once; where it is used again the page points back at it. */
+static bool points_back(const struct kvt_rule *section, const char *path, struct page *page)
 {
-    return (rule->flags & KVT_HAS_ALIASES) != 0;
+    for (int i = 0; i < page->count; i++) {
+        if (page->tables[i].children != section->children)
+            continue;
+        fprintf(page->out, " Keys as in `%s`.\n", page->tables[i].path);
+        return true;
+    }
+    if (page->count < TABLES_MAX) {
+        page->tables[page->count].children = section->children;
+        snprintf(page->tables[page->count++].path, KVT_PATH_BYTES, "%s", path);
+    }
+    fputc('\n', page->out);
+    return false;
 }
 
-static void print_table(const struct kvt_rule *section, const char *path, FILE *out)
+static void print_table(const struct kvt_rule *section, const char *path, struct page *page)
 {
+    FILE *out = page->out;
     if (section->children[0].key == NULL)
         return;
-    if (path[0] != '\0')
-        fprintf(out, "\n## %s\n\n%s.\n", path, section->help);
+    if (path[0] != '\0') {
+        fprintf(out, "\n## %s\n\n%c%s.", path, toupper((unsigned char)section->help[0]),
+                section->help + 1);
+        if (points_back(section, path, page))
+            return;
+    }
     fputs("\n| key | value | default | meaning | also |\n|---|---|---|---|---|\n", out);
     for (const struct kvt_rule *child = section->children; child->key != NULL; child++)
         print_row(child, out);
-    bool role_done = false; /* the three roles are alike */
     for (const struct kvt_rule *child = section->children; child->key != NULL; child++) {
-        bool nests = child->kind == KVT_RULE_SECTION || child->kind == KVT_RULE_ROWS;
-        if (!nests || (is_role(child) && role_done))
-            continue;
         char below[KVT_PATH_BYTES];
+        if (child->kind != KVT_RULE_SECTION && child->kind != KVT_RULE_ROWS)
+            continue;
         snprintf(below, sizeof below, "%.100s%s%.50s", path, path[0] != '\0' ? "." : "",
-                 is_role(child) ? "ROLE" : child->key);
-        role_done = role_done || is_role(child);
-        print_table(child, below, out);
+                 child->key);
+        print_table(child, below, page);
     }
 }
 
-static void print_keys(const struct kvt_rule *section, const char *path, FILE *out)
+static void print_keys(const struct kvt_rule *section, const char *path, struct page *page)
 {
     for (const struct kvt_rule *child = section->children; child->key != NULL; child++) {
         char below[KVT_PATH_BYTES];
         snprintf(below, sizeof below, "%.100s%s%.50s", path, path[0] != '\0' ? "." : "",
                  child->key);
-        fprintf(out, "%s\n", below);
+        fprintf(page->out, "%s\n", below);
         if (child->kind == KVT_RULE_SECTION)
-            print_keys(child, below, out);
+            print_keys(child, below, page);
     }
 }
 
-typedef void (*section_printer)(const struct kvt_rule *section, const char *path, FILE *out);
+typedef void (*section_printer)(const struct kvt_rule *section, const char *path,
+                                struct page *page);
 
 static char *print_schema(const char *head, section_printer print)
 {
     char *text = NULL;
     size_t count = 0;
-    FILE *out = open_memstream(&text, &count);
-    if (out == NULL)
+    struct page page = {.out = open_memstream(&text, &count)};
+    if (page.out == NULL)
         return NULL;
-    fputs(head, out);
-    print(&kvt_schema, "", out);
-    if (fclose(out) != 0) {
+    fputs(head, page.out);
+    print(&kvt_schema, "", &page);
+    if (fclose(page.out) != 0) {
         free(text);
         return NULL;
     }

@@ -35,6 +35,10 @@ static const char *want_real(const struct kvt_rule *rule, char *out, size_t size
         what = "a number or a quantity such as \"141 GiB\"";
     kvt_quantity_print(rule->min, dimension, min, sizeof min);
     kvt_quantity_print(rule->max, dimension, max, sizeof max);
+    if (dimension == KVT_DIMENSION_NONE) {
+        snprintf(min, sizeof min, "%.12g", rule->min);
+        snprintf(max, sizeof max, "%.12g", rule->max);
+    }
     bool above = (rule->flags & KVT_ABOVE) != 0;
     if (rule->min <= -DBL_MAX)
         snprintf(out, size_bytes, "%s", what);

@@ -1,0 +1,95 @@
+/*
+ * cmd_config.c - kvtwin config: the reference page, the list of keys, the check of a file
+ */
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "sim/config/config.h"
+
+static enum kvt_status print_text(char *text, struct kvt_err *err)
+{
+    if (text == NULL)
+        return kvt_err_set(err, KVT_ENOMEM, "cannot hold the page");
+    fputs(text, stdout);
+    free(text);
+    return KVT_OK;
+}
+
+static enum kvt_status print_verdict(const struct kvt_cli *cli, const struct kvt_config *config,
+                                     struct kvt_err *err)
+{
+    if (cli->format == KVT_FORMAT_CSV) {
+        printf("config,domains\n%s,%d\n", config->path, config->domains);
+        return KVT_OK;
+    }
+    if (cli->format == KVT_FORMAT_TEXT) {
+        printf("%s: ok", config->path);
+        for (int32_t i = 0; i < config->domains; i++) {
+            const struct kvt_config_domain *domain = kvt_config_domain(config, i);
+            printf("%s%s (%d)", i == 0 ? ", searched: " : ", ", domain->path, domain->count);
+        }
+        putchar('\n');
+        return KVT_OK;
+    }
+    json_t *domains = json_object();
+    for (int32_t i = 0; i < config->domains; i++) {
+        const struct kvt_config_domain *domain = kvt_config_domain(config, i);
+        json_object_set_new(domains, domain->path, json_integer(domain->count));
+    }
+    json_t *object = json_pack("{s:s, s:o}", "config", config->path, "domains", domains);
+    char *text = object != NULL ? json_dumps(object, JSON_INDENT(2)) : NULL;
+    json_decref(object);
+    if (text == NULL)
+        return kvt_err_set(err, KVT_ENOMEM, "cannot hold the answer");
+    puts(text);
+    free(text);
+    return KVT_OK;
+}
+
+static enum kvt_status check_file(const struct kvt_cli *cli, const char *path, struct kvt_err *err)
+{
+    struct kvt_config config;
+    bool done;
+    KVT_TRY(kvt_cli_config(cli, path, &config, &done, err));
+    if (done)
+        return KVT_OK;
+    enum kvt_status status = print_verdict(cli, &config, err);
+    kvt_config_release(&config);
+    return status;
+}
+
+static enum kvt_status run_config(const struct kvt_cli *cli, struct kvt_err *err)
+{
+    const char *what = cli->operands[0];
+    bool checks = strcmp(what, "check") == 0;
+    if (checks && cli->operand_count != 2)
+        return kvt_err_set(err, KVT_EUSAGE, "config check: want one CONFIG, got none");
+    if (checks)
+        return check_file(cli, cli->operands[1], err);
+    if (cli->operand_count != 1)
+        return kvt_err_set(err, KVT_EUSAGE, "config %.80s: want nothing after it, got \"%.80s\"",
+                           what, cli->operands[1]);
+    if (strcmp(what, "reference") == 0)
+        return print_text(kvt_config_reference(), err);
+    if (strcmp(what, "keys") == 0)
+        return print_text(kvt_config_keys(), err);
+    return kvt_err_set(err, KVT_EUSAGE, "config: want reference, keys or check, got \"%.80s\"",
+                       what);
+}
+
+const struct kvt_command kvt_command_config = {
+    .name = "config",
+    .operands = "reference | keys | check CONFIG",
+    .help = "list the keys of a config, or check one",
+    .description =
+        "reference prints the page of every key in Markdown: type, unit, range, default\n"
+        "and meaning. keys prints the paths that --set knows, one a line. check reads a\n"
+        "config, says what is wrong with it (up to ten errors at once) and stops.",
+    .example = "kvtwin config check configs/examples/quickstart.yaml",
+    .uses = KVT_USES_CONFIG,
+    .operands_min = 1,
+    .operands_max = 2,
+    .run = run_config,
+};
