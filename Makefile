@@ -112,9 +112,9 @@ lint: ## include table, sizes, names, format
 
 alone: $(ALONE) # every header compiles by itself
 
-docs: all ## write the reference page of the configuration, docs/config.md
-	build/kvtwin config reference > build/config.md
-	mv build/config.md docs/config.md
+docs: all ## write the reference page of the configuration
+	build/kvtwin config reference > build/config-reference.md
+	mv build/config-reference.md docs/config-reference.md
 
 install: $(B)/kvtwin ## copy program, man page, configs and traces below PREFIX (and DESTDIR)
 	install -D -m 755 $(B)/kvtwin $(DESTDIR)$(bindir)/kvtwin

@@ -89,6 +89,9 @@ done
 
 has() { echo "$commands" | grep -qx "$1"; }
 
+run "the reference page" 0 config reference
+cmp -s "$work/out" docs/config-reference.md || fail "docs/config-reference.md is old; run make docs"
+
 # ---- commands that read a config ----
 for command in capacity simulate; do
     has "$command" || continue
