@@ -2,6 +2,7 @@
  * cli/cmd_<name>.c defines. */
 /* clang-format off */
 #define KVT_COMMANDS(X) \
-    X(config) \
+    X(config)           \
+    X(diff)             \
     /* end of the list */
 /* clang-format on */

@@ -8,5 +8,6 @@
     X(costs)            \
     X(metrics)          \
     X(output)           \
+    X(compare)          \
     X(cli)
 /* clang-format on */

@@ -69,6 +69,8 @@ hid_t kvt_h5_plain(struct kvt_h5 *h5, hid_t property_class)
     kvt_h5_done(h5, "H5Pset_obj_track_times", H5Pset_obj_track_times(list, false));
     /* Attributes stay in the object's header, where reading them costs nothing. */
     kvt_h5_done(h5, "H5Pset_attr_phase_change", H5Pset_attr_phase_change(list, 1024, 0));
+    kvt_h5_done(h5, "H5Pset_attr_creation_order",
+                H5Pset_attr_creation_order(list, H5P_CRT_ORDER_TRACKED));
     return list;
 }
 

@@ -277,7 +277,8 @@ static void write_summary(struct writer *w, const struct kvt_summary *s)
 {
     hid_t group = group_make(w, w->file, "summary");
     for (int32_t i = 0; i < s->metric_count; i++)
-        write_metric(w, group, &s->metrics[i]);
+        if (!s->metrics[i].describes)
+            write_metric(w, group, &s->metrics[i]);
     group_close(w, group);
 }
 

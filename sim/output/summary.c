@@ -254,6 +254,8 @@ static void list_metrics(struct kvt_summary *s)
     add_truth(s, "interrupted", r->interrupted);
     add_count(s, "seed", NULL, (int64_t)r->seed);
     add_text(s, "version", KVT_VERSION);
+    s->metrics[s->metric_count - 1].describes = true;
+    s->metrics[s->metric_count - 2].describes = true;
 }
 
 enum kvt_status kvt_summary_init(struct kvt_summary *summary, const struct kvt_result *result,

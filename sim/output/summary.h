@@ -42,6 +42,7 @@ struct kvt_metric {
     enum kvt_metric_kind kind;
     bool has_value;
     bool columns_only; /* left out of JSON, which has it in a nested object */
+    bool describes;    /* says what was run, not what came of it: /meta has it in HDF5 */
     bool has_interval; /* name_low and name_high follow name */
     int64_t count;     /* COUNT; TRUTH: 0 or 1 */
     double real, low, high;

@@ -1,0 +1,267 @@
+#include "sim/output/reader.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "sim/output/h5.h"
+#include "sim/output/hdf5.h"
+
+#define CONFIG_BYTES_MAX ((size_t)16 << 20)
+
+static struct kvt_h5 h5_of(const struct kvt_run_reader *reader, struct kvt_err *err)
+{
+    return (struct kvt_h5){.path = reader->path, .status = KVT_ECONFIG, .err = err};
+}
+
+static enum kvt_status bad_file(const struct kvt_run_reader *reader, const char *what,
+                                struct kvt_err *err)
+{
+    return kvt_err_at(err, KVT_ECONFIG, (struct kvt_where){.file = reader->path}, "%s", what);
+}
+
+/* A fixed-length string attribute as a malloc'ed text, or NULL when it is something else. */
+static char *attribute_text(hid_t attribute)
+{
+    hid_t type = H5Aget_type(attribute), space = H5Aget_space(attribute);
+    char *text = NULL;
+    if (type >= 0 && space >= 0 && H5Tget_class(type) == H5T_STRING &&
+        H5Tis_variable_str(type) == 0 && H5Sget_simple_extent_npoints(space) == 1) {
+        size_t bytes = H5Tget_size(type);
+        text = bytes > CONFIG_BYTES_MAX ? NULL : calloc(bytes + 1, 1);
+        if (text != NULL && H5Aread(attribute, type, text) < 0) {
+            free(text);
+            text = NULL;
+        }
+    }
+    if (space >= 0)
+        H5Sclose(space);
+    if (type >= 0)
+        H5Tclose(type);
+    return text;
+}
+
+/* The same for the attribute name of an object; NULL when there is none. */
+static char *text_at(hid_t file, const char *object, const char *name)
+{
+    hid_t attribute = H5Aopen_by_name(file, object, name, H5P_DEFAULT, H5P_DEFAULT);
+    if (attribute < 0)
+        return NULL;
+    char *text = attribute_text(attribute);
+    H5Aclose(attribute);
+    return text;
+}
+
+static enum kvt_status check_layout(const struct kvt_run_reader *reader, struct kvt_err *err)
+{
+    char *program = text_at(reader->file, "/", "program");
+    bool ours = program != NULL && strcmp(program, "kvtwin") == 0;
+    free(program);
+    if (!ours)
+        return bad_file(reader, "is an HDF5 file, but not one of a kvtwin run", err);
+    int layout = 0;
+    hid_t attribute = H5Aopen(reader->file, "layout", H5P_DEFAULT);
+    bool known = attribute >= 0 && H5Aread(attribute, H5T_NATIVE_INT, &layout) >= 0;
+    if (attribute >= 0)
+        H5Aclose(attribute);
+    if (!known || layout != KVT_RUN_LAYOUT)
+        return kvt_err_at(err, KVT_ECONFIG, (struct kvt_where){.file = reader->path},
+                          "want layout %d, got %d: it was written by another version",
+                          KVT_RUN_LAYOUT, layout);
+    return KVT_OK;
+}
+
+static enum kvt_status open_decisions(struct kvt_run_reader *reader, struct kvt_err *err)
+{
+    if (H5Lexists(reader->file, "decisions", H5P_DEFAULT) <= 0)
+        return KVT_OK;
+    struct kvt_h5 h5 = h5_of(reader, err);
+    hid_t dataset = kvt_h5_id(&h5, "H5Dopen", H5Dopen2(reader->file, "decisions", H5P_DEFAULT));
+    if (h5.failed)
+        return h5.status;
+    reader->decisions = dataset;
+    hid_t want = kvt_h5_decision_type(&h5), type = H5Dget_type(dataset);
+    hid_t space = H5Dget_space(dataset);
+    bool fits = type >= 0 && want >= 0 && H5Tequal(type, want) > 0 && space >= 0 &&
+                H5Sget_simple_extent_ndims(space) == 1;
+    reader->decision_count = fits ? (int64_t)H5Sget_simple_extent_npoints(space) : 0;
+    if (space >= 0)
+        H5Sclose(space);
+    if (type >= 0)
+        H5Tclose(type);
+    if (want >= 0)
+        H5Tclose(want);
+    return fits ? KVT_OK : bad_file(reader, "/decisions does not hold decisions", err);
+}
+
+static enum kvt_status read_names(struct kvt_run_reader *reader, struct kvt_err *err)
+{
+    reader->names_text = text_at(reader->file, "/series", "names");
+    if (reader->names_text == NULL)
+        return bad_file(reader, "/series has no attribute names", err);
+    int32_t count = 0;
+    for (const char *c = reader->names_text; *c != '\0'; c++)
+        count += *c == ' ';
+    reader->names = calloc((size_t)count + 1, sizeof *reader->names);
+    if (reader->names == NULL)
+        return kvt_err_set(err, KVT_ENOMEM, "no memory for the names of the replicas");
+    char *rest = NULL;
+    for (char *name = strtok_r(reader->names_text, " ", &rest); name != NULL;
+         name = strtok_r(NULL, " ", &rest))
+        reader->names[reader->name_count++] = name;
+    return KVT_OK;
+}
+
+enum kvt_status kvt_run_reader_open(struct kvt_run_reader *reader, const char *path,
+                                    struct kvt_err *err)
+{
+    *reader = (struct kvt_run_reader){.path = path};
+    int descriptor = open(path, O_RDONLY);
+    char byte;
+    if (descriptor < 0 || read(descriptor, &byte, 1) < 0) {
+        int code = errno;
+        if (descriptor >= 0)
+            close(descriptor);
+        return kvt_err_at(err, KVT_EIO, (struct kvt_where){.file = path}, "cannot read: %s",
+                          strerror(code));
+    }
+    close(descriptor);
+    if (H5Fis_hdf5(path) <= 0)
+        return bad_file(reader, "want the HDF5 file of a run, got something else", err);
+    struct kvt_h5 h5 = h5_of(reader, err);
+    hid_t access = kvt_h5_id(&h5, "H5Pcreate", H5Pcreate(H5P_FILE_ACCESS));
+    if (access >= 0) {
+        kvt_h5_done(&h5, "H5Pset_fclose_degree", H5Pset_fclose_degree(access, H5F_CLOSE_STRONG));
+        hid_t file = kvt_h5_id(&h5, "H5Fopen", H5Fopen(path, H5F_ACC_RDONLY, access));
+        reader->file = file < 0 ? 0 : file;
+        H5Pclose(access);
+    }
+    enum kvt_status status = h5.failed ? h5.status : check_layout(reader, err);
+    if (status == KVT_OK)
+        status = open_decisions(reader, err);
+    if (status == KVT_OK)
+        status = read_names(reader, err);
+    if (status != KVT_OK)
+        kvt_run_reader_close(reader);
+    return status;
+}
+
+void kvt_run_reader_close(struct kvt_run_reader *reader)
+{
+    if (reader->decisions > 0)
+        H5Dclose(reader->decisions);
+    if (reader->file > 0)
+        H5Fclose(reader->file);
+    free(reader->names);
+    free(reader->names_text);
+    *reader = (struct kvt_run_reader){0};
+}
+
+enum kvt_status kvt_run_reader_decisions(struct kvt_run_reader *reader, int64_t first,
+                                         int64_t count, struct kvt_decision out[],
+                                         struct kvt_err *err)
+{
+    struct kvt_h5 h5 = h5_of(reader, err);
+    hsize_t start = (hsize_t)first, length = (hsize_t)count;
+    hid_t type = kvt_h5_decision_type(&h5);
+    hid_t space = kvt_h5_id(&h5, "H5Dget_space", H5Dget_space(reader->decisions));
+    hid_t memory = kvt_h5_id(&h5, "H5Screate_simple", H5Screate_simple(1, &length, NULL));
+    if (!h5.failed &&
+        kvt_h5_done(&h5, "H5Sselect_hyperslab",
+                    H5Sselect_hyperslab(space, H5S_SELECT_SET, &start, NULL, &length, NULL)))
+        kvt_h5_done(&h5, "H5Dread",
+                    H5Dread(reader->decisions, type, memory, space, H5P_DEFAULT, out));
+    if (memory >= 0)
+        H5Sclose(memory);
+    if (space >= 0)
+        H5Sclose(space);
+    if (type >= 0)
+        H5Tclose(type);
+    return h5.failed ? h5.status : KVT_OK;
+}
+
+struct value_list {
+    struct kvt_stored_value *values;
+    int32_t count;
+};
+
+static herr_t add_value(hid_t at, const char *name, const H5A_info_t *info, void *data)
+{
+    (void)info;
+    struct value_list *list = data;
+    if (list->count == KVT_STORED_MAX)
+        return -1;
+    hid_t attribute = H5Aopen(at, name, H5P_DEFAULT);
+    if (attribute < 0)
+        return -1;
+    struct kvt_stored_value *value = &list->values[list->count];
+    *value = (struct kvt_stored_value){0};
+    snprintf(value->name, sizeof value->name, "%s", name);
+    hid_t type = H5Aget_type(attribute), space = H5Aget_space(attribute);
+    H5T_class_t kind = type < 0 ? H5T_NO_CLASS : H5Tget_class(type);
+    bool fine = space >= 0 && H5Sget_simple_extent_npoints(space) == 1;
+    if (fine && kind == H5T_STRING) {
+        char *text = attribute_text(attribute);
+        fine = text != NULL;
+        value->is_text = true;
+        snprintf(value->text, sizeof value->text, "%.127s", fine ? text : "");
+        free(text);
+    } else if (fine && (kind == H5T_INTEGER || kind == H5T_FLOAT)) {
+        fine = H5Aread(attribute, H5T_NATIVE_DOUBLE, &value->number) >= 0;
+    }
+    if (space >= 0)
+        H5Sclose(space);
+    if (type >= 0)
+        H5Tclose(type);
+    H5Aclose(attribute);
+    list->count += fine;
+    return fine ? 0 : -1;
+}
+
+enum kvt_status kvt_run_reader_values(struct kvt_run_reader *reader, const char *group,
+                                      struct kvt_stored_value out[KVT_STORED_MAX], int32_t *count,
+                                      struct kvt_err *err)
+{
+    struct kvt_h5 h5 = h5_of(reader, err);
+    struct value_list list = {.values = out};
+    hid_t at = kvt_h5_id(&h5, "H5Gopen", H5Gopen2(reader->file, group, H5P_DEFAULT));
+    if (at >= 0) {
+        kvt_h5_done(&h5, "H5Aiterate",
+                    H5Aiterate2(at, H5_INDEX_CRT_ORDER, H5_ITER_INC, NULL, add_value, &list));
+        H5Gclose(at);
+    }
+    *count = list.count;
+    return h5.failed ? h5.status : KVT_OK;
+}
+
+enum kvt_status kvt_run_reader_config(struct kvt_run_reader *reader, char **text,
+                                      struct kvt_err *err)
+{
+    struct kvt_h5 h5 = h5_of(reader, err);
+    *text = NULL;
+    hid_t dataset = kvt_h5_id(&h5, "H5Dopen", H5Dopen2(reader->file, "config", H5P_DEFAULT));
+    if (dataset < 0)
+        return h5.status;
+    hid_t type = H5Dget_type(dataset), space = H5Dget_space(dataset);
+    bool fits = type >= 0 && space >= 0 && H5Tget_class(type) == H5T_STRING &&
+                H5Tis_variable_str(type) == 0 && H5Sget_simple_extent_npoints(space) == 1 &&
+                H5Tget_size(type) <= CONFIG_BYTES_MAX;
+    char *bytes = fits ? calloc(H5Tget_size(type) + 1, 1) : NULL;
+    if (bytes != NULL &&
+        !kvt_h5_done(&h5, "H5Dread",
+                     H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes))) {
+        free(bytes);
+        bytes = NULL;
+    }
+    if (space >= 0)
+        H5Sclose(space);
+    if (type >= 0)
+        H5Tclose(type);
+    H5Dclose(dataset);
+    *text = bytes;
+    if (h5.failed)
+        return h5.status;
+    return bytes != NULL ? KVT_OK : bad_file(reader, "/config is not a text", err);
+}

@@ -1,0 +1,56 @@
+/*
+ * reader.h - run files read back: what comparing two runs needs
+ *
+ * A file that is missing or unreadable is a KVT_EIO; one that is no HDF5 file, is cut short, was
+ * not written by kvtwin or has another layout is a KVT_ECONFIG that says which. Only what is asked
+ * for is read: a log of any length is compared block by block.
+ */
+#ifndef KVT_OUTPUT_READER_H
+#define KVT_OUTPUT_READER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "sim/base/decision.h"
+#include "sim/base/status.h"
+
+struct kvt_run_reader {
+    const char *path;  /* borrowed */
+    int64_t file;      /* hid_t, or 0 */
+    int64_t decisions; /* hid_t of /decisions, or 0 when the run was not logged */
+    int64_t decision_count;
+    char *names_text;   /* owned; names point into it */
+    const char **names; /* of the replicas; owned */
+    int32_t name_count;
+};
+
+/* One attribute: a number or a text. */
+struct kvt_stored_value {
+    char name[64];
+    bool is_text;
+    double number;
+    char text[128]; /* of a text; cut when longer */
+};
+
+#define KVT_STORED_MAX 512
+
+enum kvt_status kvt_run_reader_open(struct kvt_run_reader *reader, const char *path,
+                                    struct kvt_err *err);
+void kvt_run_reader_close(struct kvt_run_reader *reader);
+
+/* Records first..first+count-1 of the log. */
+enum kvt_status kvt_run_reader_decisions(struct kvt_run_reader *reader, int64_t first,
+                                         int64_t count, struct kvt_decision out[],
+                                         struct kvt_err *err);
+
+/* The attributes of a group ("summary", "meta") in the order they were written; at most
+ * KVT_STORED_MAX. */
+enum kvt_status kvt_run_reader_values(struct kvt_run_reader *reader, const char *group,
+                                      struct kvt_stored_value out[KVT_STORED_MAX], int32_t *count,
+                                      struct kvt_err *err);
+
+/* The effective configuration of the run; malloc'ed. */
+enum kvt_status kvt_run_reader_config(struct kvt_run_reader *reader, char **text,
+                                      struct kvt_err *err);
+
+#endif
