@@ -86,10 +86,12 @@ demo: all ## the main job on shipped inputs: a capacity plan, then a simulated f
 test: $(B)/kvtwin $(B)/check ## the quick tests, under a minute
 	$(Q)$(B)/check
 	$(Q)tests/cli.sh $(B)/kvtwin
+	$(Q)tests/traces.sh $(B)/kvtwin
 
 check: bootstrap-check $(if $(filter release,$(MODE)),all twins) $(B)/kvtwin $(B)/check alone ## all tests, twins, lint
 	$(Q)$(B)/check --slow
 	$(Q)tests/cli.sh $(B)/kvtwin
+	$(Q)tests/traces.sh $(B)/kvtwin
 	$(Q)tests/man.sh $(B)/kvtwin cli/kvtwin.1
 	$(Q)tests/install.sh $(MODE)
 	$(if $(filter release,$(MODE)),$(Q)tests/twins.sh $(TWINS))

@@ -2,7 +2,8 @@
  * cli/cmd_<name>.c defines. */
 /* clang-format off */
 #define KVT_COMMANDS(X) \
-    X(config)           \
     X(diff)             \
+    X(trace)            \
+    X(config)           \
     /* end of the list */
 /* clang-format on */
