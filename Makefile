@@ -121,12 +121,14 @@ docs: all ## write the reference page of the configuration
 install: $(B)/kvtwin ## copy program, man page, configs and traces below PREFIX (and DESTDIR)
 	install -D -m 755 $(B)/kvtwin $(DESTDIR)$(bindir)/kvtwin
 	install -D -m 644 cli/kvtwin.1 $(DESTDIR)$(mandir)/man1/kvtwin.1
+	install -D -m 644 cli/kvtwin.bash $(DESTDIR)$(datadir)/bash-completion/completions/kvtwin
 	install -D -m 644 README.md $(DESTDIR)$(datadir)/doc/kvtwin/README.md
 	install -D -m 644 LICENSE $(DESTDIR)$(datadir)/doc/kvtwin/LICENSE
 	find /dev/null $(wildcard configs traces) -type f -exec install -D -m 644 '{}' '$(DESTDIR)$(datadir)/kvtwin/{}' ';'
 
 uninstall: ## remove what install copied
-	rm -f $(DESTDIR)$(bindir)/kvtwin $(DESTDIR)$(mandir)/man1/kvtwin.1
+	rm -f $(DESTDIR)$(bindir)/kvtwin $(DESTDIR)$(mandir)/man1/kvtwin.1 \
+	      $(DESTDIR)$(datadir)/bash-completion/completions/kvtwin
 	rm -rf $(DESTDIR)$(datadir)/kvtwin $(DESTDIR)$(datadir)/doc/kvtwin
 
 clean: ## remove what was built

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <gsl/gsl_errno.h>
 #include <hdf5.h>
+#include <poll.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -34,13 +36,28 @@ static void catch_signals(void)
     signal(SIGXFSZ, SIG_IGN);
 }
 
+/* `kvtwin ... | head`: the reader has what it wanted, and needs no message. */
+static bool reader_has_gone(void)
+{
+    struct pollfd end = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    return poll(&end, 1, 0) == 1 && (end.revents & POLLERR) != 0;
+}
+
 /* A full disk shows only when the last bytes leave the buffer. */
 static int close_stdout(int code)
 {
-    bool failed = ferror(stdout) != 0;
-    if (fclose(stdout) == 0 && !failed)
+    errno = 0;
+    bool whole = fflush(stdout) == 0 && ferror(stdout) == 0;
+    int why = errno;
+    bool quiet = !whole && reader_has_gone();
+    if (fclose(stdout) != 0 && whole) {
+        whole = false;
+        why = errno;
+    }
+    if (whole)
         return code;
-    fprintf(stderr, "kvtwin: standard output: %s\n", strerror(errno));
+    if (!quiet)
+        fprintf(stderr, "kvtwin: standard output: %s\n", why != 0 ? strerror(why) : "write failed");
     return code == KVT_OK || code == KVT_NEGATIVE ? KVT_EIO : code;
 }
 

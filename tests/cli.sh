@@ -56,6 +56,20 @@ err_has "options come after the command"
 full_disk "help on a full disk" --help
 full_disk "version on a full disk" --version
 
+
+name="a reader that goes away"
+count=$((count + 1))
+mkfifo "$work/pipe"
+true <"$work/pipe" &
+exec 3>"$work/pipe"
+wait $!
+"$kvtwin" config reference >&3 2>"$work/err"
+got=$?
+exec 3>&-
+[ $got -eq 4 ] || fail "exit code $got, want 4"
+err_is_empty
+full_disk "a long page on a full disk" config reference
+
 # ---- every command ----
 "$kvtwin" --help >"$work/help"
 commands=$(sed -n '/^Commands:/,/^$/s/^  \([a-z][a-z]*\) .*/\1/p' "$work/help")
