@@ -15,6 +15,7 @@ CPPFLAGS ?=
 LDFLAGS  ?=
 OPENMP   ?= -fopenmp
 DESTDIR  ?=
+FUZZ_SECONDS ?= 20
 PREFIX   ?= /usr/local
 bindir   ?= $(PREFIX)/bin
 mandir   ?= $(PREFIX)/share/man
@@ -58,8 +59,8 @@ SIM_DIRS  := base config model cost serve fault des trace metrics output plan
 SIM_SRC   := $(foreach d,$(SIM_DIRS),$(wildcard sim/$(d)/*.c))
 CLI_SRC   := $(wildcard cli/*.c)
 BENCH_SRC := $(wildcard tests/bench_*.c)
-FUZZ_SRC  := $(wildcard tests/fuzz_*.c)
-TEST_SRC  := $(filter-out $(BENCH_SRC) $(FUZZ_SRC),$(wildcard tests/*.c))
+FUZZERS   := $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/*.c))
+TEST_SRC  := $(filter-out $(BENCH_SRC),$(wildcard tests/*.c))
 HEADERS   := $(foreach d,$(SIM_DIRS),$(wildcard sim/$(d)/*.h)) $(wildcard cli/*.h tests/*.h)
 LIB_OBJ   := $(patsubst %.c,$(B)/%.o,$(SIM_SRC) $(filter-out cli/main.c,$(CLI_SRC)))
 TEST_OBJ  := $(TEST_SRC:%.c=$(B)/%.o)
@@ -104,6 +105,9 @@ twins: bootstrap-check
 
 bench: all $(BENCHES) ## speed: machine, commit, command, figures
 	@scripts/bench.sh build/kvtwin $(BENCHES)
+
+fuzz: $(FUZZERS) ## each parser against random bytes, FUZZ_SECONDS each
+	@scripts/fuzz.sh $(FUZZ_SECONDS) $(FUZZERS)
 
 coverage: ## lines that the quick tests run, file by file
 	@$(MAKE) --no-print-directory MODE=coverage test
@@ -160,6 +164,12 @@ $(B)/%.o: %.c Makefile | bootstrap
 	$(call say,CC)
 	$(Q)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
+build/fuzz/%: tests/fuzz/%.c $(SIM_SRC) $(HEADERS) Makefile | bootstrap-check
+	@mkdir -p $(@D)
+	$(call say,FUZZ)
+	$(Q)clang $(ALL_CPPFLAGS) $(WARN) -g -O1 -fsanitize=fuzzer,address,undefined \
+	    -fno-sanitize-recover=all -o $@ $< $(SIM_SRC) $(LIBS)
+
 $(B)/%.h.ok: %.h Makefile | bootstrap
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -Wno-pedantic -fsyntax-only -MMD -MP -MT $@ -MF $(@:.ok=.d) -x c $<
@@ -167,6 +177,6 @@ $(B)/%.h.ok: %.h Makefile | bootstrap
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all bootstrap bootstrap-check demo test check twins bench coverage lint alone docs \
+.PHONY: all bootstrap bootstrap-check demo test check twins bench fuzz coverage lint alone docs \
         install uninstall clean help
 -include $(wildcard $(DEPS))

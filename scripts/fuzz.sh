@@ -1,0 +1,17 @@
+#!/bin/sh
+# Run each fuzzer for some seconds, on the corpus it left in build/ the last time.
+#
+#   fuzz.sh SECONDS FUZZER...
+set -eu
+seconds=$1
+shift
+for fuzzer in "$@"; do
+    name=${fuzzer##*/fuzz_}
+    log=build/fuzz/$name.log
+    words=tests/fuzz/$name.dict
+    mkdir -p "build/fuzz/corpus/$name"
+    "$fuzzer" -max_total_time="$seconds" -max_len=4000 -print_final_stats=1 -artifact_prefix=build/fuzz/ \
+        $([ -e "$words" ] && echo "-dict=$words") "build/fuzz/corpus/$name" 2>"$log" ||
+        { tail -n 40 "$log" >&2; exit 1; }
+    echo "$fuzzer: $(sed -n 's/^stat::number_of_executed_units: *//p' "$log") inputs without a fault"
+done
