@@ -8,6 +8,8 @@
 
 #include "cli/cli.h"
 #include "sim/base/units.h"
+#include "sim/config/config.h"
+#include "sim/plan/load.h"
 #include "sim/trace/generate.h"
 #include "sim/trace/stats.h"
 #include "sim/trace/trace.h"
@@ -193,7 +195,9 @@ static enum kvt_status spec_parse(const struct kvt_cli *cli, struct kvt_trace_sp
                                   struct kvt_trace sources[2], struct kvt_err *err)
 {
     const char *arrivals = kvt_cli_get(cli, "arrivals");
-    *spec = (struct kvt_trace_spec){.name = cli->output, .seed = cli->seed_given ? cli->seed : 1};
+    if (cli->print_config || cli->set_count > (cli->seed_given ? 1 : 0))
+        return kvt_err_set(err, KVT_EUSAGE, "want a config for --set and --print-config, got none");
+    *spec = (struct kvt_trace_spec){.seed = cli->seed_given ? cli->seed : 1};
     if (kvt_cli_get(cli, "rate") == NULL)
         return kvt_err_set(err, KVT_EUSAGE, "want --rate, got none");
     KVT_TRY(kvt_cli_get_double(cli, "rate", 0, &spec->rate, err));
@@ -208,19 +212,55 @@ static enum kvt_status spec_parse(const struct kvt_cli *cli, struct kvt_trace_sp
     return lengths_parse(cli, "output-tokens", &spec->output, &sources[1], err);
 }
 
-static enum kvt_status run_generate(const struct kvt_cli *cli, struct kvt_err *err)
+static enum kvt_status generate_by_options(const struct kvt_cli *cli, struct kvt_trace *trace,
+                                           struct kvt_err *err)
 {
     struct kvt_trace_spec spec;
-    struct kvt_trace trace = {0}, sources[2] = {{0}, {0}};
-    KVT_TRY(output_check(cli, err));
+    struct kvt_trace sources[2] = {{0}, {0}};
     enum kvt_status status = spec_parse(cli, &spec, sources, err);
     if (status == KVT_OK)
-        status = kvt_trace_generate(&trace, &spec, err);
-    if (status == KVT_OK)
-        status = trace_store(cli, &trace, err);
-    kvt_trace_release(&trace);
+        status = kvt_trace_generate(trace, &spec, err);
     kvt_trace_release(&sources[0]);
     kvt_trace_release(&sources[1]);
+    return status;
+}
+
+static enum kvt_status generate_by_config(const struct kvt_cli *cli, struct kvt_trace *trace,
+                                          bool *done, struct kvt_err *err)
+{
+    struct kvt_config config;
+    struct kvt_load load;
+    for (const struct kvt_cli_option *option = options; option->name != NULL; option++)
+        if (kvt_cli_get(cli, option->name) != NULL)
+            return kvt_err_set(err, KVT_EUSAGE,
+                               "want --%s or a config, got both; with a config use --set",
+                               option->name);
+    KVT_TRY(kvt_cli_config(cli, cli->operands[1], &config, done, err));
+    if (*done)
+        return KVT_OK;
+    enum kvt_status status = kvt_load_init(&load, &config, err); /* refuses what is not generated */
+    if (status == KVT_OK) {
+        kvt_load_release(&load);
+        status = kvt_load_trace(trace, &config, err);
+    }
+    kvt_config_release(&config);
+    return status;
+}
+
+static enum kvt_status run_generate(const struct kvt_cli *cli, struct kvt_err *err)
+{
+    struct kvt_trace trace = {0};
+    bool done = false;
+    if (!cli->print_config)
+        KVT_TRY(output_check(cli, err));
+    if (cli->operand_count > 1)
+        KVT_TRY(generate_by_config(cli, &trace, &done, err));
+    else
+        KVT_TRY(generate_by_options(cli, &trace, err));
+    if (done)
+        return KVT_OK;
+    enum kvt_status status = trace_store(cli, &trace, err);
+    kvt_trace_release(&trace);
     return status;
 }
 
@@ -328,6 +368,9 @@ static enum kvt_status run_stats(const struct kvt_cli *cli, struct kvt_err *err)
 /* An option of another action is a mistake, not something to pass over. */
 static enum kvt_status options_check(const struct kvt_cli *cli, bool generates, struct kvt_err *err)
 {
+    if (!generates && (cli->set_count > 0 || cli->print_config))
+        return kvt_err_set(err, KVT_EUSAGE, "trace %s takes no config and no --seed",
+                           cli->operands[0]);
     for (const struct kvt_cli_option *option = options; option->name != NULL; option++) {
         bool is_of_generate = strncmp(option->help, "generate:", 9) == 0;
         if (is_of_generate != generates && kvt_cli_get(cli, option->name) != NULL)
@@ -341,19 +384,19 @@ static enum kvt_status run_trace(const struct kvt_cli *cli, struct kvt_err *err)
 {
     static const struct {
         const char *name;
-        int32_t operands;
+        int32_t operands_min, operands_max; /* after the name of the action */
         enum kvt_status (*run)(const struct kvt_cli *cli, struct kvt_err *err);
     } actions[] = {
-        {"import", 2, run_import}, {"generate", 1, run_generate}, {"stats", 2, run_stats}};
+        {"import", 1, 1, run_import}, {"generate", 0, 1, run_generate}, {"stats", 1, 1, run_stats}};
     const char *action = cli->operands[0];
     for (size_t i = 0; i < sizeof actions / sizeof actions[0]; i++) {
+        int32_t operands = cli->operand_count - 1;
         if (strcmp(action, actions[i].name) != 0)
             continue;
-        if (cli->operand_count != actions[i].operands)
-            return kvt_err_set(err, KVT_EUSAGE,
-                               actions[i].operands == 2 ? "trace %s: want one trace file, got %d"
-                                                        : "trace %s: want no file, got %d",
-                               action, cli->operand_count - 1);
+        if (operands < actions[i].operands_min || operands > actions[i].operands_max)
+            return kvt_err_set(
+                err, KVT_EUSAGE, "trace %s: want %s, got %d", action,
+                actions[i].operands_min == 1 ? "one trace file" : "at most one config", operands);
         KVT_TRY(options_check(cli, strcmp(action, "generate") == 0, err));
         return actions[i].run(cli, err);
     }
@@ -362,20 +405,21 @@ static enum kvt_status run_trace(const struct kvt_cli *cli, struct kvt_err *err)
 
 const struct kvt_command kvt_command_trace = {
     .name = "trace",
-    .operands = "import FILE | generate | stats FILE",
+    .operands = "import FILE | generate [CONFIG] | stats FILE",
     .help = "import, generate or describe a trace of requests",
     .description =
         "import reads a trace of any known format (Azure, Mooncake, BurstGPT, Bailian, Vidur,\n"
         "Splitwise, lengths alone, our own CSV; plain or gzip) and writes it as our own CSV:\n"
         "arrival_ns,input_tokens,output_tokens and, where the trace has them, tenant and "
         "hashes:N.\n"
-        "generate makes one from a description; the same seed gives the same bytes.\n"
+        "generate makes one from the open load of a config, or from options that describe it;\n"
+        "the same seed gives the same bytes.\n"
         "stats prints rate, burstiness, lengths, and the share of prompt blocks that a prefix\n"
         "cache without limit would serve.",
     .example = "kvtwin trace generate --rate 5.5 --requests 2000 --input-tokens "
                "lognormal:1155:4142 --output-tokens lognormal:211:601 -o load.csv\n"
                "kvtwin trace stats load.csv",
-    .uses = KVT_USES_OUTPUT | KVT_USES_SEED,
+    .uses = KVT_USES_OUTPUT | KVT_USES_CONFIG,
     .operands_min = 1,
     .operands_max = 2,
     .options = options,

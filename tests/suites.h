@@ -5,6 +5,7 @@
     X(config)           \
     X(trace)            \
     X(generate)         \
+    X(load)             \
     X(costs)            \
     X(metrics)          \
     X(output)           \

@@ -18,7 +18,7 @@ static struct kvt_lengths_spec lognormal(double mean, double p99)
 
 static struct kvt_trace_spec spec_of(enum kvt_gaps_kind gaps)
 {
-    return (struct kvt_trace_spec){.name = "s",
+    return (struct kvt_trace_spec){.where = {.file = "s", .line = 4},
                                    .seed = 7,
                                    .rate = 5.53,
                                    .requests = 20000,
@@ -154,9 +154,9 @@ static void streams_do_not_disturb_each_other(void)
 
     struct kvt_lengths lengths; /* request 612 of a closed loop has the lengths of an open one */
     gsl_rng *rng = gsl_rng_alloc(kvt_rng_type);
-    CHECK_OK(
-        kvt_lengths_init(&lengths, &spec.output, KVT_PURPOSE_OUTPUT, spec.seed, "output", &err),
-        err);
+    CHECK_OK(kvt_lengths_init(&lengths, &spec.output, KVT_PURPOSE_OUTPUT, spec.seed, spec.where,
+                              "output", &err),
+             err);
     CHECK_I64(kvt_lengths_at(&lengths, 612, rng), plain.output[612], "random access");
     gsl_rng_free(rng);
     kvt_trace_release(&plain);
@@ -228,18 +228,19 @@ static void impossible_descriptions_are_refused(void)
         CHECK_HOLDS(err_.text, want, #change);                                                     \
         CHECK(trace.arrival == NULL && trace.input == NULL);                                       \
     } while (0)
-    REFUSES(s.rate = -1, "s: want a rate of 1e-6 to 1e9 requests/s, got -1");
+    REFUSES(s.rate = -1, "s:4: want a rate of 1e-6 to 1e9 requests/s, got -1");
     REFUSES(s.requests = 0, "want at least 1 request, got 0");
     REFUSES(s.requests = -1, "want at least 1 request, got 0");
     REFUSES(s.until = 0, "want at least 1 request, got 0");
     REFUSES(s.until = 9e6, "want arrivals for at most 100 days (8640000 s), got 9e+06");
     REFUSES(s.rate = 1e-5, "want requests that arrive within 100 days; the rate is too low");
-    REFUSES((s.gaps = KVT_GAPS_GAMMA, s.cv = 0), "want gamma gaps with a cv of 0.01 to 100, got 0");
+    REFUSES((s.gaps = KVT_GAPS_GAMMA, s.cv = 0), "want gamma gaps with a cv of 1e-6 to 100, got 0");
     REFUSES((s.gaps = KVT_GAPS_WEIBULL, s.shape = -1), "want weibull gaps with a shape");
     REFUSES((s.gaps = KVT_GAPS_ON_OFF, s.on = 0), "want on times of a mean over 0 s");
     REFUSES((s.gaps = KVT_GAPS_ON_OFF, s.off = -1), "want off times of a mean of 0 s to 1e6 s");
     REFUSES(s.stamp = -1, "want stamps of 0 s to 86400 s, got -1");
-    REFUSES(s.input.p99 = 1000, "input: want the p99 of a lognormal between its mean of 1155 and");
+    REFUSES(s.input.p99 = 1000,
+            "s:4: input: want the p99 of a lognormal between its mean of 1155 and");
     REFUSES(s.output.p99 = 99999, "output: want the p99 of a lognormal between its mean of 211 and "
                                   "3158.");
     REFUSES(s.output.p99 = -1, "output: want the p99 or the cv of a lognormal, got none");

@@ -64,6 +64,16 @@ expect 4 'cannot open' stats "$work/none.csv"
 }
 cmp -s "$work/x.csv" "$work/y.csv" || fail "the same command made two traces"
 
+# ---- from a config ----
+load='workload={open: {rate: 10 req/s, arrivals: constant, input: 100, output: 5}}'
+config=configs/examples/quickstart.yaml
+expect 0 'wrote 20 requests' generate "$config" --set "$load" --set 'run.until=2 s' -o "$work/z.csv"
+cmp -s "$work/x.csv" "$work/z.csv" || fail "a config and the same options made two traces"
+expect 3 'want a workload to generate (open or closed), got a trace' generate "$config" -o "$work/z.csv"
+expect 2 'want --rate or a config, got both' generate "$config" --rate 1 -o "$work/z.csv"
+expect 2 'want a config for --set' generate --rate 1 --set run.seed=3 -o "$work/z.csv"
+expect 2 'trace stats takes no config' stats --seed 3 traces/quickstart.csv
+
 # ---- import and stats agree ----
 gzip -c traces/mooncake-sample.csv >"$work/m.gz"
 "$kvtwin" trace import -q "$work/m.gz" -o "$work/m.csv" || fail "cannot import a gzipped trace"

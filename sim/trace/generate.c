@@ -10,20 +10,19 @@
 static enum kvt_status spec_refuse(const struct kvt_trace_spec *spec, const char *want, double got,
                                    struct kvt_err *err)
 {
-    return kvt_err_at(err, KVT_ECONFIG, (struct kvt_where){.file = spec->name}, "want %s, got %g",
-                      want, got);
+    return kvt_err_at(err, KVT_ECONFIG, spec->where, "want %s, got %g", want, got);
 }
 
 static enum kvt_status gaps_check(const struct kvt_trace_spec *spec, struct kvt_err *err)
 {
     switch (spec->gaps) {
     case KVT_GAPS_GAMMA:
-        if (!(spec->cv >= 0.01 && spec->cv <= 100))
-            return spec_refuse(spec, "gamma gaps with a cv of 0.01 to 100", spec->cv, err);
+        if (!(spec->cv >= 1e-6 && spec->cv <= 100))
+            return spec_refuse(spec, "gamma gaps with a cv of 1e-6 to 100", spec->cv, err);
         return KVT_OK;
     case KVT_GAPS_WEIBULL:
-        if (!(spec->shape >= 0.1 && spec->shape <= 100))
-            return spec_refuse(spec, "weibull gaps with a shape of 0.1 to 100", spec->shape, err);
+        if (!(spec->shape >= 0.05 && spec->shape <= 100))
+            return spec_refuse(spec, "weibull gaps with a shape of 0.05 to 100", spec->shape, err);
         return KVT_OK;
     case KVT_GAPS_ON_OFF:
         if (!(spec->on > 0 && spec->on <= 1e6))
@@ -165,8 +164,8 @@ static enum kvt_status arrivals_generate(struct kvt_trace *trace, const struct k
         trace->arrival[count] = kvt_ticks_from_ns(stamp > 0 ? now - now % stamp : now);
     }
     if (count > KVT_TRACE_ROWS_MAX)
-        return kvt_err_at(err, KVT_ELIMIT, (struct kvt_where){.file = spec->name},
-                          "want at most %d requests, got more", KVT_TRACE_ROWS_MAX);
+        return kvt_err_at(err, KVT_ELIMIT, spec->where, "want at most %d requests, got more",
+                          KVT_TRACE_ROWS_MAX);
     if (count == 0)
         return spec_refuse(spec, "at least 1 request", 0, err);
     if (count < spec->requests && spec->until < 0)
@@ -180,9 +179,10 @@ static enum kvt_status lengths_generate(struct kvt_trace *trace, const struct kv
                                         gsl_rng *rng, struct kvt_err *err)
 {
     struct kvt_lengths input, output;
-    KVT_TRY(kvt_lengths_init(&input, &spec->input, KVT_PURPOSE_INPUT, spec->seed, "input", err));
-    KVT_TRY(
-        kvt_lengths_init(&output, &spec->output, KVT_PURPOSE_OUTPUT, spec->seed, "output", err));
+    KVT_TRY(kvt_lengths_init(&input, &spec->input, KVT_PURPOSE_INPUT, spec->seed, spec->where,
+                             "input", err));
+    KVT_TRY(kvt_lengths_init(&output, &spec->output, KVT_PURPOSE_OUTPUT, spec->seed, spec->where,
+                             "output", err));
     size_t count = (size_t)trace->count;
     kvt_ticks *fitted = realloc(trace->arrival, count * sizeof *fitted);
     if (fitted != NULL)

@@ -55,7 +55,7 @@ struct kvt_lengths_spec {
 };
 
 struct kvt_trace_spec {
-    const char *name; /* of what is generated, for messages: the config's path */
+    struct kvt_where where; /* of the description, for messages; may be unknown */
     uint64_t seed;
     double rate;      /* requests/s; 0: all arrive at 0, for closed loops that place them */
     int64_t requests; /* how many; < 0: until decides */
@@ -80,10 +80,10 @@ struct kvt_lengths {
     int32_t sample_count;
 };
 
-/* Check and solve one description; what is "input" or "output" in messages, which have no place. */
+/* Check and solve one description; where and what ("input", "output") are for messages. */
 enum kvt_status kvt_lengths_init(struct kvt_lengths *lengths, const struct kvt_lengths_spec *spec,
-                                 enum kvt_purpose purpose, uint64_t seed, const char *what,
-                                 struct kvt_err *err);
+                                 enum kvt_purpose purpose, uint64_t seed, struct kvt_where where,
+                                 const char *what, struct kvt_err *err);
 
 /* The length of request i, >= 1 token. rng is a scratch of kvt_rng_type; its state does not matter.
  * About 0.1 us. */

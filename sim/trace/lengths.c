@@ -6,23 +6,23 @@
 #define Z99 2.3263478740408408 /* the 99th percentile of the standard normal */
 
 static enum kvt_status lognormal_solve(struct kvt_lengths *lengths,
-                                       const struct kvt_lengths_spec *spec, const char *what,
-                                       struct kvt_err *err)
+                                       const struct kvt_lengths_spec *spec, struct kvt_where where,
+                                       const char *what, struct kvt_err *err)
 {
     double sigma;
     if (spec->p99 >= 0) {
         double log_ratio = log(spec->p99 / spec->mean);
         if (!(log_ratio >= 0 && log_ratio <= Z99 * Z99 / 2))
-            return kvt_err_set(err, KVT_ECONFIG,
-                               "%s: want the p99 of a lognormal between its mean of %g and %.6g "
-                               "(14.97 times), got %g",
-                               what, spec->mean, spec->mean * exp(Z99 * Z99 / 2), spec->p99);
+            return kvt_err_at(err, KVT_ECONFIG, where,
+                              "%s: want the p99 of a lognormal between its mean of %g and %.6g "
+                              "(14.97 times), got %g",
+                              what, spec->mean, spec->mean * exp(Z99 * Z99 / 2), spec->p99);
         sigma = Z99 - sqrt(Z99 * Z99 - 2 * log_ratio);
     } else if (spec->cv >= 0) {
         sigma = sqrt(log1p(spec->cv * spec->cv));
     } else {
-        return kvt_err_set(err, KVT_ECONFIG, "%s: want the p99 or the cv of a lognormal, got none",
-                           what);
+        return kvt_err_at(err, KVT_ECONFIG, where,
+                          "%s: want the p99 or the cv of a lognormal, got none", what);
     }
     lengths->a = log(spec->mean) - sigma * sigma / 2;
     lengths->b = sigma;
@@ -30,48 +30,49 @@ static enum kvt_status lognormal_solve(struct kvt_lengths *lengths,
 }
 
 static enum kvt_status bounds_solve(struct kvt_lengths *lengths,
-                                    const struct kvt_lengths_spec *spec, const char *what,
-                                    struct kvt_err *err)
+                                    const struct kvt_lengths_spec *spec, struct kvt_where where,
+                                    const char *what, struct kvt_err *err)
 {
     double min = spec->min < 0 ? 1 : spec->min, max = spec->max;
     if (max < 0)
         max = KVT_TRACE_TOKENS_MAX;
     if (!(min >= 1 && min <= max && max <= KVT_TRACE_TOKENS_MAX))
-        return kvt_err_set(err, KVT_ECONFIG,
-                           "%s: want lengths with 1 <= min <= max <= %d, got %g and %g", what,
-                           KVT_TRACE_TOKENS_MAX, min, max);
+        return kvt_err_at(err, KVT_ECONFIG, where,
+                          "%s: want lengths with 1 <= min <= max <= %d, got %g and %g", what,
+                          KVT_TRACE_TOKENS_MAX, min, max);
     lengths->min = (int32_t)ceil(min);
     lengths->max = (int32_t)floor(max);
     if (lengths->min > lengths->max)
-        return kvt_err_set(err, KVT_ECONFIG, "%s: want a whole number between %g and %g, got none",
-                           what, min, max);
+        return kvt_err_at(err, KVT_ECONFIG, where,
+                          "%s: want a whole number between %g and %g, got none", what, min, max);
     return KVT_OK;
 }
 
 enum kvt_status kvt_lengths_init(struct kvt_lengths *lengths, const struct kvt_lengths_spec *spec,
-                                 enum kvt_purpose purpose, uint64_t seed, const char *what,
-                                 struct kvt_err *err)
+                                 enum kvt_purpose purpose, uint64_t seed, struct kvt_where where,
+                                 const char *what, struct kvt_err *err)
 {
     *lengths = (struct kvt_lengths){.kind = spec->kind, .purpose = purpose, .seed = seed};
-    KVT_TRY(bounds_solve(lengths, spec, what, err));
+    KVT_TRY(bounds_solve(lengths, spec, where, what, err));
     bool needs_mean = spec->kind == KVT_LENGTHS_FIXED || spec->kind == KVT_LENGTHS_LOGNORMAL;
     if (needs_mean && !(spec->mean >= 1 && spec->mean <= KVT_TRACE_TOKENS_MAX))
-        return kvt_err_set(err, KVT_ECONFIG, "%s: want a mean of 1 to %d tokens, got %g", what,
-                           KVT_TRACE_TOKENS_MAX, spec->mean);
+        return kvt_err_at(err, KVT_ECONFIG, where, "%s: want a mean of 1 to %d tokens, got %g",
+                          what, KVT_TRACE_TOKENS_MAX, spec->mean);
     switch (spec->kind) {
     case KVT_LENGTHS_FIXED:
         lengths->a = spec->mean;
         return KVT_OK;
     case KVT_LENGTHS_UNIFORM:
         if (spec->min < 0 || spec->max < 0)
-            return kvt_err_set(err, KVT_ECONFIG, "%s: want the min and the max of a uniform length",
-                               what);
+            return kvt_err_at(err, KVT_ECONFIG, where,
+                              "%s: want the min and the max of a uniform length", what);
         return KVT_OK;
     case KVT_LENGTHS_LOGNORMAL:
-        return lognormal_solve(lengths, spec, what, err);
+        return lognormal_solve(lengths, spec, where, what, err);
     case KVT_LENGTHS_EMPIRICAL:
         if (spec->sample == NULL || spec->sample_count < 1)
-            return kvt_err_set(err, KVT_ECONFIG, "%s: want lengths to draw from, got none", what);
+            return kvt_err_at(err, KVT_ECONFIG, where, "%s: want lengths to draw from, got none",
+                              what);
         lengths->sample = spec->sample;
         lengths->sample_count = spec->sample_count;
         return KVT_OK;

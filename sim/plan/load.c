@@ -1,0 +1,95 @@
+#include "sim/plan/load.h"
+
+#define SAME_NAMES(ours, theirs)                                                                   \
+    _Static_assert((int)(ours) == (int)(theirs), "config and trace list the kinds in one order")
+SAME_NAMES(KVT_LENGTHS_FIXED, KVT_DIST_FIXED);
+SAME_NAMES(KVT_LENGTHS_UNIFORM, KVT_DIST_UNIFORM);
+SAME_NAMES(KVT_LENGTHS_LOGNORMAL, KVT_DIST_LOGNORMAL);
+SAME_NAMES(KVT_LENGTHS_EMPIRICAL, KVT_DIST_EMPIRICAL);
+SAME_NAMES(KVT_GAPS_POISSON, KVT_ARRIVALS_POISSON);
+SAME_NAMES(KVT_GAPS_GAMMA, KVT_ARRIVALS_GAMMA);
+SAME_NAMES(KVT_GAPS_WEIBULL, KVT_ARRIVALS_WEIBULL);
+SAME_NAMES(KVT_GAPS_ON_OFF, KVT_ARRIVALS_ON_OFF);
+SAME_NAMES(KVT_GAPS_CONSTANT, KVT_ARRIVALS_CONSTANT);
+
+static struct kvt_lengths_spec lengths_of(const struct kvt_config_lengths *from)
+{
+    return (struct kvt_lengths_spec){.kind = (enum kvt_lengths_kind)from->kind,
+                                     .mean = from->mean,
+                                     .min = from->min,
+                                     .max = from->max,
+                                     .p99 = from->p99,
+                                     .cv = from->cv};
+}
+
+static enum kvt_status source_read(struct kvt_trace *source, const struct kvt_config_lengths *from,
+                                   struct kvt_err *err)
+{
+    return from->kind == KVT_DIST_EMPIRICAL ? kvt_trace_read(source, from->file, 1, err) : KVT_OK;
+}
+
+enum kvt_status kvt_load_init(struct kvt_load *load, const struct kvt_config *config,
+                              struct kvt_err *err)
+{
+    const struct kvt_config_workload *from = &config->workload;
+    bool is_open = from->kind == KVT_WORKLOAD_OPEN;
+    *load = (struct kvt_load){0};
+    if (!is_open && from->kind != KVT_WORKLOAD_CLOSED)
+        return kvt_err_at(err, KVT_ECONFIG, from->where,
+                          "want a workload to generate (open or closed), got %s",
+                          from->kind == KVT_WORKLOAD_TRACE ? "a trace" : "none");
+    load->spec = (struct kvt_trace_spec){
+        .where = from->where,
+        .seed = config->run.seed,
+        .rate = is_open ? from->rate : 0,
+        .requests = from->requests,
+        .until = is_open ? config->run.until : -1,
+        .gaps = is_open ? (enum kvt_gaps_kind)from->arrivals.kind : KVT_GAPS_POISSON,
+        .cv = from->arrivals.cv,
+        .shape = from->arrivals.shape,
+        .on = from->arrivals.on,
+        .off = from->arrivals.off,
+        .input = lengths_of(&from->input),
+        .output = lengths_of(&from->output),
+        .prefix_groups = from->prefixes.groups,
+        .prefix_share = from->prefixes.share,
+        .prefix_tokens = from->prefixes.tokens,
+        .block_tokens = KVT_LOAD_BLOCK_TOKENS,
+    };
+    enum kvt_status status = source_read(&load->sources[0], &from->input, err);
+    if (status == KVT_OK)
+        status = source_read(&load->sources[1], &from->output, err);
+    load->spec.input.sample = load->sources[0].input;
+    load->spec.input.sample_count = load->sources[0].count;
+    load->spec.output.sample = load->sources[1].output;
+    load->spec.output.sample_count = load->sources[1].count;
+    if (status != KVT_OK)
+        kvt_load_release(load);
+    return status;
+}
+
+void kvt_load_release(struct kvt_load *load)
+{
+    kvt_trace_release(&load->sources[0]);
+    kvt_trace_release(&load->sources[1]);
+    *load = (struct kvt_load){0};
+}
+
+enum kvt_status kvt_load_trace(struct kvt_trace *trace, const struct kvt_config *config,
+                               struct kvt_err *err)
+{
+    const struct kvt_config_workload *from = &config->workload;
+    struct kvt_load load;
+    if (from->kind == KVT_WORKLOAD_TRACE)
+        return kvt_trace_read(trace, from->trace, from->trace_speed, err);
+    *trace = (struct kvt_trace){0};
+    KVT_TRY(kvt_load_init(&load, config, err));
+    enum kvt_status status;
+    if (from->kind == KVT_WORKLOAD_CLOSED && load.spec.requests < 0)
+        status =
+            kvt_err_at(err, KVT_ECONFIG, from->where, "want workload.closed.requests, got none");
+    else
+        status = kvt_trace_generate(trace, &load.spec, err);
+    kvt_load_release(&load);
+    return status;
+}
