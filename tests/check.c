@@ -78,6 +78,7 @@ void check_text(const char *got, const char *want, const char *expr, const char 
                 const char *file, unsigned line)
 {
     char text[2048];
+    got = got != NULL ? got : "(null)";
     snprintf(text, sizeof text, "%s: got \"%.900s\", want \"%.900s\" [%s]", expr, got, want, note);
     record(strcmp(got, want) == 0, text, file, line);
 }

@@ -201,6 +201,8 @@ static int edit_distance(const char *a, const char *b)
 const char *kvt_nearest_name(const char *text, const char *const names[], size_t count)
 {
     const char *nearest = NULL;
+    if (strlen(text) >= NAME_MAX)
+        return NULL;
     int limit = (int)(strlen(text) + 2) / 3 + 1; /* one mistake in three letters, and one more */
     for (size_t i = 0; i < count; i++) {
         int distance = edit_distance(text, names[i]);

@@ -41,6 +41,32 @@ static void check_parallel(const struct checker *c, enum kvt_role role)
     }
 }
 
+static bool node_equals(const struct kvt_yaml *a, const struct kvt_yaml *b)
+{
+    bool equal = a->kind == b->kind && a->count == b->count && strcmp(a->text, b->text) == 0;
+    const struct kvt_yaml *x = a->first, *y = b->first;
+    for (; equal && x != NULL; x = x->next, y = y->next)
+        equal = node_equals(x, y);
+    return equal;
+}
+
+/* All guards of a role share bits, bind and check: complain where guard has another value for the
+ * parameter one than a guard before it. */
+static void check_shared(const struct checker *c, const struct kvt_yaml *guards,
+                         const struct kvt_yaml *guard, const struct kvt_yaml *one, const char *path)
+{
+    for (const struct kvt_yaml *before = guards->first; before != guard; before = before->next) {
+        const struct kvt_yaml *other =
+            before->kind == KVT_YAML_MAP ? kvt_yaml_find(before, one->key) : NULL;
+        if (other == NULL || node_equals(other, one))
+            continue;
+        kvt_err_at(c->err, KVT_ECONFIG, one->where,
+                   "%s.%s.%s: want what %s has, as all guards of a role share it", path, guard->key,
+                   one->key, before->key);
+        return;
+    }
+}
+
 static void check_guard(const struct checker *c, enum kvt_role role)
 {
     const struct kvt_config_guard *guard = &c->config->roles[role].guard;
@@ -51,21 +77,17 @@ static void check_guard(const struct checker *c, enum kvt_role role)
     snprintf(path, sizeof path, "fleet.%s.guard", kvt_role_names[role]);
     if (guard->on[KVT_GUARD_NONE] && others)
         complain(c, path, "want none alone, got it beside other guards");
-    /* Both kinds of tags share one set of parameters. */
     const struct kvt_config_store *store = c->config->store;
     const struct kvt_yaml *node = kvt_yaml_find(store->root, "fleet");
     node = node != NULL && node->kind == KVT_YAML_MAP ? kvt_yaml_find(node, kvt_role_names[role])
                                                       : NULL;
     node = node != NULL && node->kind == KVT_YAML_MAP ? kvt_yaml_find(node, "guard") : NULL;
-    if (node == NULL || node->kind != KVT_YAML_MAP)
+    const struct kvt_rule any = {0};
+    if (node == NULL || node->kind != KVT_YAML_MAP || kvt_yaml_domain(&any, node) != NULL)
         return;
-    int32_t with_parameters = 0;
     for (const struct kvt_yaml *child = node->first; child != NULL; child = child->next)
-        with_parameters += child->count > 0;
-    if (with_parameters > 1)
-        complain(c, path,
-                 "want the parameters bits, bind and check at one guard; all guards of a "
-                 "role share them");
+        for (const struct kvt_yaml *one = child->first; one != NULL; one = one->next)
+            check_shared(c, node, child, one, path);
 }
 
 static void check_roles(const struct checker *c)

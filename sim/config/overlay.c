@@ -63,6 +63,7 @@ static enum kvt_status alias_move(struct kvt_config_store *store, struct kvt_yam
         if (map != NULL && other->key_where.line > 0)
             snprintf(place, sizeof place, " at %d:%d", other->key_where.line,
                      other->key_where.column);
+        kvt_yaml_remove(section, child); /* said once; the reader need not meet it again */
         return kvt_err_at(err, KVT_ECONFIG, child->key_where,
                           "%s.%s: means %s, which is given too%s", path,
                           kvt_yaml_quote(child->key, quote), target, place);
@@ -279,7 +280,10 @@ enum kvt_status kvt_tree_set(struct kvt_config_store *store, const char *set, st
         return KVT_ENOMEM;
     key[equals - set] = '\0';
     struct set_path path;
-    if (!path_split(store, key, &path))
+    bool is_path = path_split(store, key, &path);
+    if (store->is_full)
+        return KVT_ENOMEM;
+    if (!is_path)
         return kvt_err_set(err, KVT_EUSAGE, "%s: want a key such as run.seed before the \"=\"",
                            name);
     struct kvt_yaml *value;

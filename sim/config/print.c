@@ -54,23 +54,71 @@ static void print_rows(const struct kvt_config *config, const struct kvt_rule *r
     }
 }
 
+/* The names of the children given, joined by +, when none of them has contents. */
+static bool print_by_name(const struct kvt_rule *section, const char *field, int indent, FILE *out)
+{
+    const char *before = "";
+    bool is_plain = (section->flags & KVT_SCALAR_NAMES) != 0, any = false;
+    for (const struct kvt_rule *child = section->children; is_plain && child->key != NULL; child++)
+        if (is_given(child, field)) {
+            any = true;
+            is_plain = child->children[0].key == NULL;
+        }
+    if (!is_plain || !any)
+        return false;
+    fprintf(out, "%*s%s: ", indent, "", section->key);
+    for (const struct kvt_rule *child = section->children; child->key != NULL; child++) {
+        if (!is_given(child, field))
+            continue;
+        fprintf(out, "%s%s", before, child->key);
+        before = "+";
+    }
+    fputc('\n', out);
+    return true;
+}
+
+/* The value alone, when text is one line that gives the section's shorthand; else NULL. */
+static const char *short_form(const struct kvt_rule *section, const char *text, int indent)
+{
+    char start[64];
+    const char *newline = strchr(text, '\n');
+    if (section->shorthand == NULL || newline == NULL || newline[1] != '\0')
+        return NULL;
+    int length = snprintf(start, sizeof start, "%*s%s: ", indent, "", section->shorthand);
+    bool fits = strncmp(text, start, (size_t)length) == 0 && text[length] != '{';
+    return fits ? text + length : NULL;
+}
+
 static bool print_section(const struct kvt_config *config, const struct kvt_rule *rule,
                           const char *field, int indent, const char *path, FILE *out)
 {
     char *text = NULL;
     size_t count = 0;
+    if (print_by_name(rule, field, indent, out))
+        return true;
     FILE *inner = open_memstream(&text, &count);
     if (inner == NULL)
         return false;
     bool any = print_children(config, rule, field, indent + 2, path, inner);
     fclose(inner);
     bool is_mark = rule->given > 0 || rule->chosen > 0;
-    if (text != NULL && any)
+    const char *alone = text != NULL ? short_form(rule, text, indent + 2) : NULL;
+    if (alone != NULL)
+        fprintf(out, "%*s%s: %s", indent, "", rule->key, alone);
+    else if (text != NULL && any)
         fprintf(out, "%*s%s:\n%s", indent, "", rule->key, text);
     else if (is_mark)
         fprintf(out, "%*s%s: {}\n", indent, "", rule->key);
     free(text);
     return any || is_mark;
+}
+
+/* A key that is not set, as a comment that says what holds then. */
+static void print_unset(const struct kvt_rule *rule, int indent, FILE *out)
+{
+    const char *what = strstr(rule->help, "unset: ");
+    if (what != NULL)
+        fprintf(out, "%*s# %s: %s\n", indent, "", rule->key, what + strlen("unset: "));
 }
 
 static bool print_value(const struct kvt_rule *rule, const char *field, int indent, FILE *out)
@@ -84,6 +132,8 @@ static bool print_value(const struct kvt_rule *rule, const char *field, int inde
     fclose(inner);
     if (text != NULL && is_set)
         fprintf(out, "%*s%s: %s\n", indent, "", rule->key, text);
+    else
+        print_unset(rule, indent, out);
     free(text);
     return is_set;
 }
@@ -100,8 +150,11 @@ static bool print_rule(const struct kvt_config *config, const struct kvt_rule *r
         print_domain(domain, out);
         return true;
     }
-    if (!is_given(rule, base))
+    if (!is_given(rule, base)) {
+        if (rule->kind != KVT_RULE_SECTION && rule->chosen == 0)
+            print_unset(rule, indent, out);
         return false;
+    }
     if (rule->kind == KVT_RULE_SECTION)
         return print_section(config, rule, field, indent, below, out);
     if (rule->kind != KVT_RULE_ROWS)
@@ -116,12 +169,13 @@ static bool print_rule(const struct kvt_config *config, const struct kvt_rule *r
 
 char *kvt_config_print(const struct kvt_config *config)
 {
-    char *text = NULL;
+    char *text = NULL, quote[KVT_QUOTE_BYTES];
     size_t count = 0;
     FILE *out = open_memstream(&text, &count);
     if (out == NULL)
         return NULL;
-    fprintf(out, "# %s: every key that is set, defaults included\n", config->path);
+    fprintf(out, "# %s: every key; those in comments are left to what they say\n",
+            kvt_yaml_quote(config->path, quote));
     print_children(config, &kvt_schema, (const char *)config, 0, "", out);
     if (fclose(out) != 0) {
         free(text);

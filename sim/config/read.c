@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "sim/base/assert.h"
+#include "sim/base/file.h"
 #include "sim/config/schema.h"
 
 #define CANDIDATES_MAX 64
@@ -296,17 +297,51 @@ static void domain_add(struct reader *r, const char *path, struct kvt_where wher
         r->config->where_domain = where;
 }
 
-static const char *node_text(struct kvt_config_store *store, const struct kvt_yaml *node)
+/* A choice as YAML that means the same on the command line: its paths are resolved. */
+static void choice_print(const struct reader *r, const struct kvt_rule *rule,
+                         const struct kvt_yaml *node, FILE *out)
+{
+    bool is_scalar = node->kind == KVT_YAML_SCALAR;
+    if (rule != NULL && rule->kind == KVT_RULE_SECTION && is_scalar && rule->shorthand != NULL)
+        rule = kvt_rule_child(rule, rule->shorthand);
+    bool is_path = rule != NULL && is_scalar && node->where.line > 0 &&
+                   (rule->kind == KVT_RULE_PATH ||
+                    (rule->kind == KVT_RULE_NAMED_TEXT && strchr(node->text, '/') != NULL));
+    if (is_path) {
+        char *joined = kvt_path_join(r->store->folder, node->text);
+        kvt_text_print(joined != NULL ? joined : "", out);
+        r->store->is_full = r->store->is_full || joined == NULL;
+        free(joined);
+        return;
+    }
+    if (rule == NULL || node->kind != KVT_YAML_MAP) {
+        kvt_yaml_print(node, out);
+        return;
+    }
+    fputc('{', out);
+    for (const struct kvt_yaml *child = node->first; child != NULL; child = child->next) {
+        const struct kvt_rule *below =
+            rule->kind == KVT_RULE_SECTION ? kvt_rule_child(rule, child->key) : rule;
+        kvt_text_print(child->key, out);
+        fputs(": ", out);
+        choice_print(r, below, child, out);
+        fputs(child->next != NULL ? ", " : "", out);
+    }
+    fputc('}', out);
+}
+
+static const char *choice_text(struct reader *r, const struct kvt_rule *rule,
+                               const struct kvt_yaml *node)
 {
     char *text = NULL;
     size_t count;
     FILE *out = open_memstream(&text, &count);
     if (out != NULL) {
-        kvt_yaml_print(node, out);
+        choice_print(r, rule, node, out);
         fclose(out);
     }
-    const char *kept = text != NULL ? kvt_store_text(store, text) : NULL;
-    store->is_full = store->is_full || kept == NULL;
+    const char *kept = text != NULL ? kvt_store_text(r->store, text) : NULL;
+    r->store->is_full = r->store->is_full || kept == NULL;
     free(text);
     return kept;
 }
@@ -345,7 +380,7 @@ static void read_choices(struct reader *r, const struct kvt_rule *rule, const st
         int32_t count = 0;
         r->in_domain = true;
         for (const struct kvt_yaml *item = list->first; item != NULL; item = item->next) {
-            texts[count] = node_text(r->store, item);
+            texts[count] = choice_text(r, rule, item);
             if (count++ == 0)
                 read_value(r, rule, item, base, path);
             else
@@ -410,10 +445,11 @@ static void read_range(struct reader *r, const struct kvt_rule *rule, const stru
         complain(r, node->where, path, "want choices; a range is for numbers");
         return;
     }
-    static const struct kvt_rule shape[] = {{.key = "min", .flags = KVT_REQUIRED, .help = "min"},
-                                            {.key = "max", .flags = KVT_REQUIRED, .help = "max"},
-                                            {.key = "step", .flags = KVT_REQUIRED, .help = "step"},
-                                            {.key = NULL}};
+    static const struct kvt_rule shape[] = {
+        {.key = "min", .flags = KVT_REQUIRED, .help = "the first value"},
+        {.key = "max", .flags = KVT_REQUIRED, .help = "the value that is not passed"},
+        {.key = "step", .flags = KVT_REQUIRED, .help = "the distance of two values"},
+        {.key = NULL}};
     const struct kvt_rule section = {.kind = KVT_RULE_SECTION, .children = shape};
     struct range range = {0};
     if (node->kind != KVT_YAML_MAP) {

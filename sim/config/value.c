@@ -419,6 +419,10 @@ static bool print_real(const struct kvt_rule *rule, double value, FILE *out)
     char text[48], back[48];
     if (value < 0 && rule->min >= 0)
         return false;
+    if (rule->dimension == KVT_DIMENSION_NONE && value == floor(value) && fabs(value) < 1e15) {
+        fprintf(out, "%.0f", value);
+        return true;
+    }
     if (rule->dimension == KVT_DIMENSION_NONE) {
         for (int digits = 6; digits <= 17; digits++) { /* the shortest that reads back equal */
             snprintf(text, sizeof text, "%.*g", digits, value);

@@ -408,10 +408,15 @@ static enum kvt_status builder_problem(const struct builder *b)
     const char *problem = parser->problem != NULL ? parser->problem : "unknown problem";
     if (parser->error == YAML_MEMORY_ERROR)
         return builder_full(b);
-    if (parser->error == YAML_READER_ERROR)
-        return kvt_err_at(b->err, KVT_ECONFIG, builder_offset(b, parser->problem_offset),
-                          "want UTF-8 text, got byte 0x%02x: %s",
-                          (unsigned)parser->problem_value & 0xff, problem);
+    if (parser->error == YAML_READER_ERROR) {
+        size_t at = parser->problem_offset;
+        bool trails = strstr(problem, "trailing") != NULL; /* its lead byte is what is wrong */
+        while (trails && at > 0 && ((unsigned char)b->text[--at] & 0xc0) == 0x80)
+            continue;
+        unsigned byte = at < b->count ? (unsigned char)b->text[at] : 0;
+        return kvt_err_at(b->err, KVT_ECONFIG, builder_offset(b, at),
+                          "want UTF-8 text, got byte 0x%02x: %s", byte, problem);
+    }
     struct kvt_where where = builder_where(b, parser->problem_mark);
     size_t index = parser->problem_mark.index;
     bool tab = index < b->count && b->text[index] == '\t';
@@ -476,6 +481,10 @@ enum kvt_status kvt_yaml_parse(struct kvt_arena *arena, const char *file, const 
     if (count > KVT_YAML_BYTES)
         return kvt_err_set(err, KVT_ELIMIT, "%s: is larger than the limit of %zu bytes", file,
                            KVT_YAML_BYTES);
+    if (count >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) { /* a byte order mark is no text */
+        text += 3;
+        count -= 3;
+    }
     struct builder b = {
         .arena = arena, .file = file, .text = text, .count = count, .inside = inside, .err = err};
     if (!yaml_parser_initialize(&b.parser))
