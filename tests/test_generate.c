@@ -76,13 +76,19 @@ static void on_off_arrivals_keep_the_rate_and_pause(void)
     /* P(off > ~1 s) = exp(-1/6) and on times without a request merge neighbours (2 %). */
     CHECK_CLOSE(pauses / (duration / 9), 0.85, 0.05, "pauses a cycle");
     kvt_trace_release(&trace);
+    spec.on = 0.2; /* three gaps long: what is left of an on time after a gap matters */
+    spec.off = 0.4;
+    CHECK_OK(kvt_trace_generate(&trace, &spec, &err), err);
+    duration = kvt_seconds_from_ticks(trace.arrival[trace.count - 1]);
+    CHECK_CLOSE(trace.count / duration, 5.53, 0.03, "rate with short phases");
+    kvt_trace_release(&trace);
 }
 
 static void lognormal_lengths_hit_mean_and_p99(void)
 {
     static const struct {
         double mean, p99;
-    } rows[] = {{1155, 4142}, {211, 601}, {12035, 85401}, {343, 1118}, {500, 500}};
+    } rows[] = {{1155, 4142}, {211, 601}, {12035, 85401}, {343, 1118}, {500, 500}, {5, 15}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct kvt_trace_spec spec = spec_of(KVT_GAPS_POISSON);
         spec.requests = 200000;
@@ -266,6 +272,9 @@ static bool traces_are_equal(const struct kvt_trace *a, const struct kvt_trace *
         memcmp(a->input, b->input, n * sizeof *a->input) != 0 ||
         memcmp(a->output, b->output, n * sizeof *a->output) != 0)
         return false;
+    if ((a->tenant != NULL) != (b->tenant != NULL) ||
+        (a->tenant != NULL && memcmp(a->tenant, b->tenant, n * sizeof *a->tenant) != 0))
+        return false;
     if ((a->hash_begin != NULL) != (b->hash_begin != NULL))
         return false;
     return a->hash_begin == NULL ||
@@ -287,6 +296,10 @@ static void a_written_trace_reads_back_the_same(void)
     char path[64], zipped[80];
     snprintf(path, sizeof path, "/tmp/kvt-trace-%ld.csv", (long)getpid());
     snprintf(zipped, sizeof zipped, "%s.gz", path);
+    made.tenant = calloc((size_t)made.count, sizeof *made.tenant);
+    CHECK(made.tenant != NULL);
+    made.tenant[3] = 41;
+    made.tenants = 42;
     CHECK_OK(kvt_trace_write(&made, path, &err), err);
     CHECK_OK(kvt_trace_read(&read, path, 1, &err), err);
     CHECK(traces_are_equal(&made, &read));

@@ -1,10 +1,7 @@
 /*
  * fuzz_trace.c - the trace reader against any bytes
  *
- *   clang -g -O1 -I. -D_POSIX_C_SOURCE=200809L -fsanitize=fuzzer,address,undefined \
- *       tests/fuzz/fuzz_trace.c sim/trace/?*.c sim/base/?*.c \
- *       -lgsl -lgslcblas -lz -lm -o fuzz_trace
- *   ./fuzz_trace -max_len=2000 -dict=tests/fuzz/trace.dict
+ *   make fuzz          or build/fuzz/fuzz_trace -max_len=2000 -dict=tests/fuzz/trace.dict CORPUS
  *
  * Whatever the bytes are, the reader returns a trace that keeps its invariants or one message with
  * a place and no memory; a trace that was read survives being measured.
