@@ -174,7 +174,7 @@ static void a_series_keeps_the_integral_while_it_merges(void)
         int64_t now[KVT_GAUGE_COUNT] = {0};
         kvt_ticks time = 0;
         for (int i = 0; i < 300; i++) {
-            kvt_ticks passed = any_magnitude(4 + (uint32_t)round);
+            kvt_ticks passed = any_magnitude(10 + (uint32_t)round);
             for (int g = 0; g < KVT_GAUGE_COUNT; g++) {
                 want[g] += (double)now[g] * (double)passed;
                 now[g] = any_magnitude(20);
@@ -231,6 +231,7 @@ static void a_point_is_the_mean_over_its_time(void)
     CHECK_CLOSE(kvt_series_mean(&series, 1, KVT_GAUGE_RUNNING), 9, 0, "what has passed of it");
     kvt_series_set(&series, 4 * width, (const int64_t[]){5, 0, 0});
     CHECK_I64(series.width, 2 * width, "merged once");
+    CHECK_CLOSE(kvt_series_mean(&series, 1, KVT_GAUGE_RUNNING), 5, 0, "nothing changed");
     CHECK_I64(series.used, 3, "two whole points and one that has begun");
     CHECK_CLOSE(kvt_series_mean(&series, 0, KVT_GAUGE_RUNNING), (8 + 6) / 2.0, 0, "merged mean");
     CHECK_CLOSE(kvt_series_mean(&series, 2, KVT_GAUGE_RUNNING), 5, 0, "a point of no length");

@@ -488,17 +488,44 @@ static void a_log_in_text_has_a_line_for_each_record(void)
     run_end();
 }
 
-static void a_progress_bar_that_is_not_shown_does_nothing(void)
+/* What a call writes to stderr; static storage. */
+static const char *told(struct kvt_progress *progress, void (*call)(struct kvt_progress *))
+{
+    static char text[512];
+    FILE *file = tmpfile();
+    fflush(stderr);
+    int kept = dup(STDERR_FILENO);
+    dup2(fileno(file), STDERR_FILENO);
+    call(progress);
+    fflush(stderr);
+    dup2(kept, STDERR_FILENO);
+    close(kept);
+    rewind(file);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    return text;
+}
+
+static void tell_half(struct kvt_progress *progress)
+{
+    kvt_progress_tell(progress, 0.5, 4711, "requests");
+}
+
+static void a_progress_bar_draws_now_and_then_and_is_erased(void)
 {
     struct kvt_progress progress;
     kvt_progress_begin(&progress, "simulating", false);
-    kvt_progress_tell(&progress, 0.5, 10, "requests");
-    CHECK(!progress.drawn);
+    progress.next_ns = 0;
+    CHECK_TEXT(told(&progress, tell_half), "", "not shown");
+    CHECK_TEXT(told(&progress, kvt_progress_end), "", "nothing to erase");
     kvt_progress_begin(&progress, "simulating", true);
-    kvt_progress_tell(&progress, 0.5, 10, "requests");
-    CHECK_NOTE(!progress.drawn, "too early");
-    kvt_progress_end(&progress);
-    CHECK(!progress.shown);
+    CHECK_TEXT(told(&progress, tell_half), "", "too early");
+    progress.next_ns = 0; /* as if half a second had passed */
+    CHECK_HOLDS(told(&progress, tell_half),
+                "\rsimulating [###############...............]  50 %  4711 requests", "drawn");
+    CHECK_TEXT(told(&progress, tell_half), "", "not again at once");
+    CHECK_TEXT(told(&progress, kvt_progress_end), "\r\033[K", "erased");
+    CHECK_TEXT(told(&progress, kvt_progress_end), "", "once");
 }
 
 const struct check_test check_output[] = {
@@ -520,7 +547,7 @@ const struct check_test check_output[] = {
      .run = an_unwritable_place_is_refused_before_the_run},
     {.name = "a log in text has a line for each record",
      .run = a_log_in_text_has_a_line_for_each_record},
-    {.name = "a progress bar that is not shown does nothing",
-     .run = a_progress_bar_that_is_not_shown_does_nothing},
+    {.name = "a progress bar draws now and then and is erased",
+     .run = a_progress_bar_draws_now_and_then_and_is_erased},
     {0},
 };

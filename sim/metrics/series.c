@@ -1,11 +1,9 @@
-#include <string.h>
-
 #include "sim/base/assert.h"
 #include "sim/metrics/metrics.h"
 
-/* The first points are 2^20 ticks (about 1 us) wide: narrow enough for any run, and a run of an
- * hour merges some twenty times. */
-#define FIRST_WIDTH ((kvt_ticks)1 << 20)
+/* The first points are 2^27 ticks (131 us) wide: a step takes longer, and a run of an hour merges
+ * 512 points some sixteen times. */
+#define FIRST_WIDTH ((kvt_ticks)1 << 27)
 
 enum kvt_status kvt_series_init(struct kvt_series *series, struct kvt_arena *arena, int32_t points,
                                 struct kvt_err *err)
@@ -17,42 +15,48 @@ enum kvt_status kvt_series_init(struct kvt_series *series, struct kvt_arena *are
                          "time series points", &series->integral, err);
 }
 
-/* Twice the width, half the points. All points are complete. */
+/* Twice the width, half the points. The last point need not be complete: where it is the second of
+ * its pair, the first one joins it in current. */
 static void series_merge(struct kvt_series *series)
 {
     kvt_i128 *integral = series->integral;
-    for (int32_t i = 0; i < series->points / 2; i++)
-        for (int32_t g = 0; g < KVT_GAUGE_COUNT; g++)
+    int32_t pairs = (series->used - 1) / 2;
+    bool is_second = (series->used - 1) % 2 == 1;
+    for (int32_t g = 0; g < KVT_GAUGE_COUNT; g++) {
+        for (int32_t i = 0; i < pairs; i++)
             integral[i * KVT_GAUGE_COUNT + g] =
                 integral[2 * i * KVT_GAUGE_COUNT + g] + integral[(2 * i + 1) * KVT_GAUGE_COUNT + g];
-    series->used = series->points / 2;
-    kvt_assert(series->width <= KVT_NEVER / 2);
+        if (is_second)
+            series->current[g] += integral[2 * pairs * KVT_GAUGE_COUNT + g];
+    }
+    kvt_assert(series->width <= KVT_NEVER / 4 / series->points);
     series->width *= 2;
+    series->used = pairs + 1;
+    series->edge = series->used * series->width;
 }
 
-/* Store the last point, which is complete, and begin the next. */
+/* Integrate to the end of the last point, store it, and begin the next. */
 static void series_advance(struct kvt_series *series)
 {
-    kvt_assert(series->since == series->edge);
-    memcpy(&series->integral[(series->used - 1) * KVT_GAUGE_COUNT], series->current,
-           sizeof series->current);
-    memset(series->current, 0, sizeof series->current);
-    if (series->used == series->points)
-        series_merge(series);
+    kvt_assert(series->used < series->points);
+    kvt_i128 *last = &series->integral[(series->used - 1) * KVT_GAUGE_COUNT];
+    kvt_ticks passed = series->edge - series->since;
+    for (int32_t g = 0; g < KVT_GAUGE_COUNT; g++) {
+        last[g] = series->current[g] + (kvt_i128)series->value[g] * passed;
+        series->current[g] = 0;
+    }
+    series->since = series->edge;
     series->used++;
-    kvt_assert(series->edge <= KVT_NEVER - series->width);
     series->edge += series->width;
 }
 
 void kvt_series_cross(struct kvt_series *series, kvt_ticks time)
 {
-    while (time >= series->edge) {
-        kvt_ticks passed = series->edge - series->since;
-        for (int32_t g = 0; g < KVT_GAUGE_COUNT; g++)
-            series->current[g] += (kvt_i128)series->value[g] * passed;
-        series->since = series->edge;
+    /* First merge until the time fits, then advance: a long idle time costs `points` at most. */
+    while (time / series->points >= series->width)
+        series_merge(series);
+    while (time >= series->edge)
         series_advance(series);
-    }
 }
 
 double kvt_series_mean(const struct kvt_series *series, int32_t point, enum kvt_gauge gauge)
