@@ -187,6 +187,34 @@ static void the_metrics_of_a_small_run_are_those_by_hand(void)
     run_end();
 }
 
+static void goodput_takes_what_meets_the_bounds_exactly(void)
+{
+    /* Request 1 has a TTFT of 50 ms and a mean ITL of 50 ms; request 5 has 50 and 10. */
+    static const struct {
+        kvt_ticks ttft, itl;
+        double want;
+    } rows[] = {
+        {50 * (kvt_ticks)MS, 50 * (kvt_ticks)MS, 8},
+        {50 * (kvt_ticks)MS, 50 * (kvt_ticks)MS - 1, 4},
+        {50 * (kvt_ticks)MS - 1, 50 * (kvt_ticks)MS, 0},
+        {120 * (kvt_ticks)MS, 1, 4}, /* request 2 has no gap */
+    };
+    run_begin();
+    struct kvt_err err = {0};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        run.result.slo[0].limit = rows[i].ttft;
+        run.result.slo[1].limit = rows[i].itl;
+        CHECK_OK(kvt_summary_init(&run.summary, &run.result, &run.arena, &err), err);
+        CHECK_CLOSE(metric("request_goodput"), rows[i].want, 1e-12, "a row");
+    }
+    /* With two bounds on one latency the looser one says what a request must meet. */
+    run.result.slo[2] = (struct kvt_slo_bound){KVT_LATENCY_ITL, 0.5, 50 * (kvt_ticks)MS};
+    run.result.slo_count = 3;
+    CHECK_OK(kvt_summary_init(&run.summary, &run.result, &run.arena, &err), err);
+    CHECK_CLOSE(metric("request_goodput"), 12, 1e-12, "all three");
+    run_end();
+}
+
 static void the_text_table_reads_like_this(void)
 {
     run_begin();
@@ -531,6 +559,8 @@ static void a_progress_bar_draws_now_and_then_and_is_erased(void)
 const struct check_test check_output[] = {
     {.name = "the metrics of a small run are those by hand",
      .run = the_metrics_of_a_small_run_are_those_by_hand},
+    {.name = "goodput takes what meets the bounds exactly",
+     .run = goodput_takes_what_meets_the_bounds_exactly},
     {.name = "the text table reads like this", .run = the_text_table_reads_like_this},
     {.name = "JSON says the same and keeps its order",
      .run = json_says_the_same_and_keeps_its_order},
