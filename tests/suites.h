@@ -7,6 +7,7 @@
     X(generate)         \
     X(load)             \
     X(costs)            \
+    X(cost)             \
     X(metrics)          \
     X(output)           \
     X(compare)          \

@@ -203,7 +203,7 @@ char *kvt_path_join(const char *folder, const char *path)
 static bool folder_has_configs(const char *folder)
 {
     char path[PATH_MAX];
-    int wrote = snprintf(path, sizeof path, "%s/configs/models", folder);
+    int wrote = snprintf(path, sizeof path, "%s/configs/calibrations", folder);
     return wrote > 0 && wrote < (int)sizeof path && access(path, R_OK) == 0;
 }
 

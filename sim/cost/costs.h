@@ -49,7 +49,9 @@ struct kvt_costs {
     kvt_ticks prefill_floor;     /* a step with prompt tokens takes at least this (host bound) */
     kvt_ticks row_cost;          /* per prompt that ends in the step (lm_head) */
     kvt_ticks host_ticks;
-    int64_t copy_slope; /* ticks per token copied back from host memory (resume) */
+    int64_t copy_slope;        /* ticks per token copied back from host memory (resume) */
+    kvt_ticks request_latency; /* a request's first token comes this much later than its last
+                                * prompt step ends: front end and detokenizer, not the GPU */
 };
 
 /* line(b, c) and the whole decode step. */

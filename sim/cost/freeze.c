@@ -1,5 +1,239 @@
 #include "sim/cost/freeze.h"
 
+#include <math.h>
+#include <stdlib.h>
+
+#include "sim/base/assert.h"
+
+#define SECONDS_MAX     1e5 /* no step takes longer; keeps sums of a step's parts in 64 bits */
+#define FAR_TOKENS      (INT64_C(1) << 20) /* per request: where the last slope is measured */
+#define PROMPT_TOKENS   (INT64_C(1) << 20) /* the last knot of tokens(m) */
+#define KNOTS_MAX       512
+#define KNOT_ERROR    0.0025
+#define HOST_COPY_SHARE 0.75 /* of the host link's rate that long copies reach */
+
+/* What a freeze works with; the step is too large for the stack. */
+struct freezer {
+    const struct kvt_model *model;
+    const struct kvt_step_shape *shape;
+    const struct kvt_calibration *calibration;
+    struct kvt_step *step;
+};
+
+static kvt_ticks ticks(double seconds)
+{
+    return kvt_ticks_from_seconds(seconds > SECONDS_MAX ? SECONDS_MAX : seconds);
+}
+
+static double time_of(struct freezer *f, const struct kvt_step_work *work, enum kvt_step_part part)
+{
+    kvt_step_list(f->step, f->model, f->shape, f->calibration, work, part);
+    return f->step->kernel_time;
+}
+
+static double law_constant(const struct freezer *f, enum kvt_family family)
+{
+    struct kvt_work work = {0};
+    work.dim[KVT_DIM_RANKS] = f->shape->layout.tp;
+    work.dim[KVT_DIM_HIDDEN] = f->model->hidden;
+    const struct kvt_law *law = kvt_calibration_law(f->calibration, family, &work);
+    return kvt_calibration_time(f->calibration, law, &work, NULL);
+}
+
+/* Where per-request context bends the time: at the split term of the attention that matters most.
+ * Its knots at these multiples of split_tokens keep the chord within 4 % of that term. */
+static const double bends[] = {0.25, 1.0, 3.0, 10.0, 40.0};
+enum { BENDS = sizeof bends / sizeof bends[0] };
+
+static double bend_tokens(struct freezer *f)
+{
+    struct kvt_step_work work = {.decodes = 1.0, .context = 1.0};
+    double most = 0.0, tokens = 0.0;
+    time_of(f, &work, KVT_STEP_BY_CONTEXT);
+    for (int32_t i = 0; i < f->step->count; i++) {
+        const struct kvt_kernel *kernel = &f->step->kernels[i];
+        double weight = kernel->law->split * kernel->count;
+        if (weight > most && kernel->work.context > 0.0)
+            most = weight, tokens = kernel->law->split_tokens;
+    }
+    return tokens;
+}
+
+/* line(b, .) from its times at the knots: whole slopes, values that follow from them. */
+static void row_segments(struct kvt_cost_row *row, const int64_t at[], const kvt_ticks time[],
+                         int32_t count)
+{
+    row->segments = count - 1;
+    row->value[0] = time[0];
+    for (int32_t s = 0; s < row->segments; s++) {
+        int64_t width = at[s + 1] - at[s], rise = time[s + 1] - row->value[s];
+        row->start[s] = at[s];
+        row->slope[s] = rise <= 0 ? 0 : (rise + width / 2) / width;
+        if (s + 1 < row->segments)
+            row->value[s + 1] = row->value[s] + row->slope[s] * width;
+    }
+}
+
+/* Raise a row to the host's floor: part of it in base, and line stays at its first value until the
+ * attention has used up the rest. */
+static void row_floor(struct kvt_cost_row *row, kvt_ticks floor)
+{
+    kvt_ticks lack = floor - row->base - row->value[0];
+    if (lack <= 0)
+        return;
+    row->base += lack;
+    int32_t s = 0; /* the segment in which line has risen by lack */
+    while (s + 1 < row->segments && row->value[s + 1] - row->value[0] <= lack)
+        s++;
+    if (row->slope[s] == 0) { /* it never does */
+        row->segments = 1;
+        row->slope[0] = 0;
+        return;
+    }
+    struct kvt_cost_row from = *row;
+    int64_t cut = from.start[s] + (lack - (from.value[s] - from.value[0])) / from.slope[s];
+    row->segments = 1 + from.segments - s;
+    kvt_assert(row->segments <= KVT_COSTS_SEGMENTS);
+    row->slope[0] = 0;
+    for (int32_t k = 1; k < row->segments; k++) {
+        row->start[k] = k == 1 ? (cut > 0 ? cut : 1) : from.start[s + k - 1];
+        row->slope[k] = from.slope[s + k - 1];
+        row->value[k] = row->value[k - 1] + row->slope[k - 1] * (row->start[k] - row->start[k - 1]);
+    }
+}
+
+static void freeze_rows(struct freezer *f, struct kvt_costs *costs, struct kvt_cost_row *rows)
+{
+    double bend = bend_tokens(f);
+    kvt_ticks floor = ticks(law_constant(f, KVT_FAMILY_HOST_FLOOR));
+    double share = (double)f->shape->layout.dp * f->shape->layout.pp;
+    double many = 1048576.0 * share, width = many * (costs->window > 0 ? costs->window : 1);
+    struct kvt_step_work work = {.decodes = many};
+    double slope = -time_of(f, &work, KVT_STEP_BY_CONTEXT);
+    work.windowed = width;
+    slope = (slope + time_of(f, &work, KVT_STEP_BY_CONTEXT)) / width;
+    costs->window_slope = costs->window > 0 ? ticks(slope) : 0;
+    for (int32_t b = 1; b <= costs->batch_max; b++) {
+        int64_t at[BENDS + 2] = {0};
+        kvt_ticks time[BENDS + 2];
+        int32_t count = 1;
+        work = (struct kvt_step_work){.decodes = b};
+        double fixed = time_of(f, &work, KVT_STEP_FIXED);
+        double line0 = time_of(f, &work, KVT_STEP_BY_CONTEXT);
+        if (costs->window > 0) { /* what full windows cost beyond their slope */
+            work.windowed = (double)b * costs->window;
+            double full = time_of(f, &work, KVT_STEP_BY_CONTEXT) - line0;
+            work.windowed = 0.0;
+            fixed += fmax(0.0, full - slope * b * costs->window);
+        }
+        time[0] = ticks(line0);
+        for (int32_t k = 0; k <= BENDS; k++) {
+            double tokens = k < BENDS ? ceil(bends[k] * bend) : (double)FAR_TOKENS;
+            if (tokens * b <= (double)at[count - 1] || (k < BENDS && tokens * 2 > FAR_TOKENS))
+                continue;
+            at[count] = (int64_t)(tokens * b);
+            work.context = (double)at[count];
+            time[count++] = ticks(time_of(f, &work, KVT_STEP_BY_CONTEXT));
+        }
+        rows[b] = (struct kvt_cost_row){.base = ticks(fixed)};
+        if (b > 1 && rows[b].base < rows[b - 1].base)
+            rows[b].base = rows[b - 1].base; /* more requests are never faster */
+        row_segments(&rows[b], at, time, count);
+    }
+    for (int32_t b = 1; b <= costs->batch_max; b++)
+        row_floor(&rows[b], floor);
+}
+
+struct knots {
+    struct freezer *f;
+    int64_t at[KNOTS_MAX];
+    double time[KNOTS_MAX];
+    int32_t count;
+};
+
+static double prompt_time(struct freezer *f, int64_t tokens, double pairs, double ends)
+{
+    struct kvt_step_work work = {
+        .prompt_tokens = (double)tokens, .pairs = pairs, .prompt_ends = ends};
+    return time_of(f, &work, KVT_STEP_WHOLE);
+}
+
+/* Knots inside (low, high] by halving on a log scale until the middle lies on the chord. */
+static void knots_add(struct knots *k, int64_t low, double low_time, int64_t high, double high_time)
+{
+    int64_t middle = (int64_t)(sqrt((double)low) * sqrt((double)high) + 0.5);
+    if (middle > low && middle < high && k->count + 1 < KNOTS_MAX) {
+        double time = prompt_time(k->f, middle, 0.0, 0.0);
+        double share = (double)(middle - low) / (double)(high - low);
+        double chord = low_time + share * (high_time - low_time);
+        if (high > 4 * low || fabs(chord - time) > KNOT_ERROR * time) {
+            knots_add(k, low, low_time, middle, time);
+            knots_add(k, middle, time, high, high_time);
+            return;
+        }
+    }
+    if (k->count < KNOTS_MAX) {
+        k->at[k->count] = high;
+        k->time[k->count++] = high_time;
+    }
+}
+
+static enum kvt_status freeze_prompts(struct freezer *f, struct kvt_costs *costs,
+                                      struct kvt_arena *arena, struct kvt_err *err)
+{
+    struct knots k = {.f = f, .count = 2};
+    k.at[1] = 1;
+    k.time[0] = k.time[1] = prompt_time(f, 1, 0.0, 0.0);
+    knots_add(&k, 1, k.time[1], PROMPT_TOKENS, prompt_time(f, PROMPT_TOKENS, 0.0, 0.0));
+    int64_t *at;
+    kvt_ticks *time;
+    size_t count = (size_t)k.count;
+    KVT_TRY(kvt_arena_get(arena, count, sizeof *at, "step times of prompts", &at, err));
+    KVT_TRY(kvt_arena_get(arena, count, sizeof *time, "step times of prompts", &time, err));
+    for (int32_t i = 0; i < k.count; i++) {
+        at[i] = k.at[i];
+        time[i] = ticks(k.time[i]);
+        if (i > 0 && time[i] < time[i - 1])
+            time[i] = time[i - 1];
+    }
+    costs->token_knots = k.count;
+    costs->token_at = at;
+    costs->token_time = time;
+    double pairs = (double)(INT64_C(1) << 40), base = k.time[1];
+    costs->pair_slope = ticks((prompt_time(f, 1, pairs, 0.0) - base) / pairs * (1 << 20));
+    costs->row_cost = ticks(prompt_time(f, 1, 0.0, 1.0) - base);
+    costs->prefill_base = ticks(law_constant(f, KVT_FAMILY_PREFILL_STEP));
+    costs->prefill_floor = ticks(law_constant(f, KVT_FAMILY_PREFILL_LAYER) * f->model->layers);
+    return KVT_OK;
+}
+
+enum kvt_status kvt_costs_freeze(struct kvt_costs *costs, struct kvt_arena *arena,
+                                 const struct kvt_model *model, const struct kvt_gpu *gpu,
+                                 const struct kvt_calibration *calibration,
+                                 const struct kvt_step_shape *shape, int32_t batch_max,
+                                 bool overlap, struct kvt_err *err)
+{
+    struct freezer f = {.model = model, .shape = shape, .calibration = calibration};
+    struct kvt_cost_row *rows;
+    kvt_assert(batch_max >= 1);
+    KVT_TRY(kvt_step_check(model, shape, err));
+    KVT_TRY(kvt_arena_get(arena, (size_t)batch_max + 1, sizeof *rows, "step times", &rows, err));
+    f.step = malloc(sizeof *f.step);
+    if (f.step == NULL)
+        return kvt_err_set(err, KVT_ENOMEM, "no memory for a list of kernels");
+    *costs =
+        (struct kvt_costs){.batch_max = batch_max, .rows = rows, .window = kvt_step_window(model)};
+    freeze_rows(&f, costs, rows);
+    enum kvt_status status = freeze_prompts(&f, costs, arena, err);
+    costs->host_ticks = overlap ? 0 : ticks(law_constant(&f, KVT_FAMILY_HOST_STEP));
+    costs->request_latency = ticks(law_constant(&f, KVT_FAMILY_REQUEST));
+    if (gpu->host_bandwidth > 0.0)
+        costs->copy_slope =
+            ticks(kvt_step_token_bytes(model, shape) / (HOST_COPY_SHARE * gpu->host_bandwidth));
+    free(f.step);
+    return status;
+}
+
 enum kvt_status kvt_costs_linear(struct kvt_costs *costs, struct kvt_arena *arena,
                                  int32_t batch_max, struct kvt_linear_costs linear,
                                  struct kvt_err *err)

@@ -1,27 +1,112 @@
 /*
  * step.h - a step is the list of its kernels
+ *
+ * kvt_step_list writes down what one GPU runs in one step: every kernel with its shape, how often
+ * it runs, its time by the calibration, its bytes and FLOPs, and the law it rests on. The time of
+ * a step is the sum, or the host floor when that is longer; the slowest rank sets it, and ranks are
+ * taken as balanced.
+ *
+ *   layer = attention block + MLP block + what is not listed (layer-*)
+ *   MLA      q_a+kv_a, q_b, absorbed q and v, attention, o_proj; in prefill kv_b and attention over
+ *            the expanded latent instead of the absorbed pair
+ *   sparse   decode: one module (projections, indexer, attention); prefill: its parts
+ *   GQA      qkv, attention, o_proj
+ *   dense    gate_up, down          MoE  router, shared experts, routed experts
+ *
+ *   layout                 tokens a rank attends for   tokens in the MoE   communication per layer
+ *   TP, TP + EP            all                         all                 2 all-reduce
+ *   DP attention           all / dp                    all                 all-gather,
+ * reduce-scatter PP                     as above for 1/pp of the decode batch (pp microbatches keep
+ * the stages busy), summed over all stages; prompts whole, summed over all stages DCP context /
+ * dcp, heads x dcp, and an exchange of q and of the result
+ *
+ * Experts hit by m tokens: E(m) = experts*(1-(1-topk/experts)^m) when routing is uniform, and
+ * E' = topk + skew*(E - topk) when it is not; skew goes to 1 between 64 and 512 tokens, where every
+ * expert is hit whatever the skew. Speculative decoding verifies draft_tokens + 1 tokens a request
+ * and runs the draft layer and lm_head once per drafted token.
+ *
+ * Not modelled: padding of the batch to a captured graph size, prompts' ends within a chunk (the
+ * chunk attends as one), reading of cached prefixes through kv_b.
  */
 #ifndef KVT_COST_STEP_H
 #define KVT_COST_STEP_H
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "sim/base/names.h"
 #include "sim/base/status.h"
-#include "sim/model/gpu.h"
+#include "sim/cost/calibration.h"
+#include "sim/model/layout.h"
 #include "sim/model/model.h"
 
-struct kvt_calibration;
-
-/* How a role runs its model: what a config's role says, without its scheduler. */
+/* How a role runs its model: what a config's role says, without its scheduler. The dtype of each
+ * matrix is the model's (kvt_model_quantise before for another one). */
 struct kvt_step_shape {
-    enum kvt_engine engine;
-    enum kvt_weight_dtype weights;
     enum kvt_kv_dtype kv;
-    int32_t tp, pp, dp, ep, dcp; /* dp: ranks of DP attention inside the replica; >= 1 each */
-    int32_t draft_tokens;        /* speculative decoding: tokens drafted a step; 0 */
-    double skew;                 /* es: 1 routes uniformly; < 0: the calibration's */
+    struct kvt_layout layout;
+    int32_t draft_tokens;    /* speculative decoding: tokens drafted a step; 0 */
+    int32_t tag_page_tokens; /* page tags are checked each step, a page has this many tokens; 0 */
+    double skew;             /* 1 routes uniformly; < 0: the calibration's */
 };
+
+/* What a step holds, over the whole replica. */
+struct kvt_step_work {
+    double decodes;       /* requests that decode */
+    double context;       /* sum of their contexts */
+    double windowed;      /* sum of min(context, window) */
+    double prompt_tokens; /* new prompt tokens */
+    double pairs;         /* query-key pairs of the prompt tokens (costs.h) */
+    double prompt_ends;   /* prompts that end: rows of lm_head */
+};
+
+#define KVT_STEP_KERNELS_MAX 1280
+
+struct kvt_kernel {
+    const char *name;
+    int32_t group;       /* the first layer group it stands for; -1: once a step */
+    bool by_context;     /* its time depends on the contexts */
+    double count;        /* calls in the step */
+    double time;         /* s, of one call */
+    double bytes, flops; /* of one call */
+    enum kvt_limit limit;
+    const struct kvt_law *law;
+    struct kvt_work work;
+};
+
+struct kvt_step {
+    int32_t count;
+    double kernel_time; /* s: sum of count * time */
+    double host_floor;  /* s: decode: host-floor; with prompt tokens: launches of all layers */
+    double time;        /* s: what the step takes */
+    struct kvt_kernel kernels[KVT_STEP_KERNELS_MAX];
+};
+
+enum kvt_step_part { KVT_STEP_FIXED = 1, KVT_STEP_BY_CONTEXT = 2, KVT_STEP_WHOLE = 3 };
+
+/* The list of one step; part selects the kernels that do or do not depend on the contexts. Pure but
+ * for warnings. About 0.1 us a kernel. */
+void kvt_step_list(struct kvt_step *step, const struct kvt_model *model,
+                   const struct kvt_step_shape *shape, const struct kvt_calibration *calibration,
+                   const struct kvt_step_work *work, enum kvt_step_part part);
+
+/* Sizes divide (kvt_layout_check), and this KV dtype exists for this model. */
+enum kvt_status kvt_step_check(const struct kvt_model *model, const struct kvt_step_shape *shape,
+                               struct kvt_err *err);
+
+/* Bytes of KV that one GPU holds of a token that its rank serves, over its layers. */
+double kvt_step_token_bytes(const struct kvt_model *model, const struct kvt_step_shape *shape);
+
+/* Distinct experts that tokens tokens hit. */
+double kvt_experts_hit(double experts, double topk, double tokens, double skew);
+
+/* The window of the model's windowed or sparse layers (the widest), 0 when there are none. */
+int32_t kvt_step_window(const struct kvt_model *model);
+
+/* The list as a table, and as one JSON object (malloc'ed, NULL without memory). */
+void kvt_step_print(const struct kvt_step *step, const struct kvt_calibration *calibration,
+                    FILE *out);
+char *kvt_step_json(const struct kvt_step *step, const struct kvt_calibration *calibration);
 
 #endif
