@@ -9,6 +9,7 @@
 
 #include "sim/output/compare.h"
 #include "sim/output/log.h"
+#include "sim/output/parts.h"
 
 static const char *const sides[2] = {"A", "B"};
 
@@ -23,7 +24,7 @@ static bool relative(const struct kvt_pair *pair, double *difference)
     if (!pair->is_number || pair->text[0] == NULL || pair->text[1] == NULL || pair->number[0] == 0)
         return false;
     *difference = pair->number[1] / pair->number[0] - 1;
-    return true;
+    return isfinite(*difference);
 }
 
 /* ---- text ---- */
@@ -108,7 +109,7 @@ static json_t *side_json(const struct kvt_pair *pair, int side)
 {
     if (pair->text[side] == NULL)
         return json_null();
-    return pair->is_number ? json_real(pair->number[side]) : json_string(pair->text[side]);
+    return pair->is_number ? kvt_json_real(pair->number[side]) : kvt_json_text(pair->text[side]);
 }
 
 static bool put(json_t *object, const char *key, json_t *value)
@@ -126,7 +127,7 @@ static json_t *pairs_json(const struct kvt_pairs *pairs, bool all, bool *whole)
         double value;
         bool has_value = relative(pair, &value);
         json_t *row = json_object();
-        *whole = put(row, "name", json_string(pair->name)) && put(row, "a", side_json(pair, 0)) &&
+        *whole = put(row, "name", kvt_json_text(pair->name)) && put(row, "a", side_json(pair, 0)) &&
                  put(row, "b", side_json(pair, 1)) &&
                  put(row, "difference", has_value ? json_real(value) : json_null()) &&
                  put(row, "equal", json_boolean(pair->equal)) &&
@@ -147,7 +148,7 @@ static json_t *record_json(const struct kvt_comparison *c, int side, int32_t i, 
         put(row, "ticks", json_integer(record->time)) &&
         put(row, "time_s", json_real(kvt_seconds_from_ticks(record->time))) &&
         put(row, "request", json_integer(record->request)) &&
-        put(row, "replica", json_string(named ? run->names[record->replica] : "router")) &&
+        put(row, "replica", kvt_json_text(named ? run->names[record->replica] : "router")) &&
         put(row, "kind",
             json_string(known ? kvt_decision_name((enum kvt_decision_kind)record->kind) : "?")) &&
         put(row, "count", json_integer(record->count)) && *whole;
@@ -183,8 +184,8 @@ enum kvt_status kvt_comparison_json(const struct kvt_comparison *comparison, FIL
     bool whole = true;
     json_t *object = json_object();
     whole = put(object, "equal", json_boolean(c->equal)) &&
-            put(object, "a", json_string(c->runs[0].path)) &&
-            put(object, "b", json_string(c->runs[1].path)) &&
+            put(object, "a", kvt_json_text(c->runs[0].path)) &&
+            put(object, "b", kvt_json_text(c->runs[1].path)) &&
             put(object, "decisions", decisions_json(c, &whole)) && whole;
     whole = put(object, "metrics", pairs_json(&c->metrics, true, &whole)) && whole;
     whole = put(object, "config", pairs_json(&c->config, false, &whole)) && whole;

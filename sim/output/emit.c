@@ -2,7 +2,7 @@
  * emit.c - a summary for programs: JSON and CSV
  */
 #include <inttypes.h>
-#include <jansson.h>
+#include <math.h>
 #include <string.h>
 
 #include "sim/base/assert.h"
@@ -91,6 +91,23 @@ int64_t kvt_result_arrived(const struct kvt_result *result)
 
 /* ---- JSON ---- */
 
+json_t *kvt_json_text(const char *text)
+{
+    json_t *value = json_string(text);
+    if (value != NULL)
+        return value;
+    char ascii[256];
+    snprintf(ascii, sizeof ascii, "%s", text);
+    for (char *c = ascii; *c != '\0'; c++)
+        *c = (unsigned char)*c < 128 ? *c : '?';
+    return json_string(ascii);
+}
+
+json_t *kvt_json_real(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
 static json_t *metric_json(const struct kvt_metric *metric)
 {
     if (!metric->has_value)
@@ -166,7 +183,7 @@ static json_t *replicas_json(const struct kvt_result *r, bool *whole)
     for (int32_t i = 0; i < r->replica_count; i++) {
         const struct kvt_result_replica *replica = &r->replicas[i];
         json_t *row = json_object();
-        put(row, "name", json_string(replica->name), whole);
+        put(row, "name", kvt_json_text(replica->name), whole);
         double busy = r->end > 0 ? (double)replica->busy / (double)r->end : 0;
         put(row, "busy_fraction", json_real(busy), whole);
         for (int32_t g = 0; replica->series != NULL && g < KVT_GAUGE_COUNT; g++)
@@ -191,11 +208,11 @@ enum kvt_status kvt_summary_json(const struct kvt_summary *summary, FILE *file, 
         if (!summary->metrics[i].columns_only)
             put_metric(object, &summary->metrics[i], &whole);
     if (r->title != NULL)
-        put(object, "title", json_string(r->title), &whole);
+        put(object, "title", kvt_json_text(r->title), &whole);
     if (r->model != NULL)
-        put(object, "model", json_string(r->model), &whole);
+        put(object, "model", kvt_json_text(r->model), &whole);
     if (r->fleet != NULL)
-        put(object, "fleet", json_string(r->fleet), &whole);
+        put(object, "fleet", kvt_json_text(r->fleet), &whole);
     if (r->slo_count > 0)
         put(object, "slo", slo_json(summary, &whole), &whole);
     if (r->tenants > 1)

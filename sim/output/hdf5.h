@@ -22,7 +22,8 @@
  * int16, kind int16), attribute kinds = the names by number
  *
  * Equal runs give equal bytes: no object times are kept and nothing depends on addresses or names.
- * Datasets are contiguous, /decisions is chunked. The file is written under a temporary name and
+ * Datasets are contiguous: 1,000,000 requests are 46 MB; shuffle and deflate 1 would make 15 MB of
+ * them in ten times the time. /decisions is chunked. The file is written under a temporary name and
  * renamed when complete (sim/base/file.h); a failure names the path, the call and the reason, is a
  * KVT_EIO, and leaves no file.
  */
