@@ -3,6 +3,7 @@
 #define CHECK_SUITES(X) \
     X(base)             \
     X(config)           \
+    X(config_errors)    \
     X(trace)            \
     X(generate)         \
     X(load)             \

@@ -78,10 +78,10 @@ static const struct kvt_rule memory_rules[] = {
     ROW(REAL, "fraction", M, fraction, "share of device memory for weights and KV, in the engine's "
         "own sense (mem-fraction-static, gpu-memory-utilization); unset: the engine's default",
         .max = 1, .flags = KVT_ABOVE, .aliases = "gpu_memory_utilization mem_fraction_static"),
-    ROW(REAL, "reserve", M, reserve, "bytes per GPU kept away from the pool besides what the engine "
-        "keeps", .dimension = KVT_DIMENSION_BYTES, .standard = "0 B"),
-    ROW(INT64, "pages", M, pages, "the number of KV pages, whatever the memory says; unset: as many "
-        "as fit", .min = 1, .max = 1e12, .aliases = "num_gpu_blocks_override"),
+    ROW(REAL, "reserve", M, reserve, "bytes per GPU kept away from the pool besides what the "
+        "engine keeps", .dimension = KVT_DIMENSION_BYTES, .standard = "0 B"),
+    ROW(INT64, "pages", M, pages, "the number of KV pages, whatever the memory says; unset: as "
+        "many as fit", .min = 1, .max = 1e12, .aliases = "num_gpu_blocks_override"),
     END
 };
 #undef M
@@ -306,7 +306,8 @@ static const struct kvt_rule open_rules[] = {
             .flags = KVT_SCALAR_NAMES | KVT_NEED_ONE),
     LENGTHS("input", input, KVT_REQUIRED, "tokens of a prompt: a number, or a distribution"),
     LENGTHS("output", output, KVT_REQUIRED, "tokens of an output: a number, or a distribution"),
-    SECTION("prefixes", offsetof(W, prefixes), prefixes_rules, "prompt prefixes that requests share"),
+    SECTION("prefixes", offsetof(W, prefixes), prefixes_rules, "prompt prefixes that requests "
+            "share"),
     ROW(INT64, "requests", W, requests, "how many arrive; unset: run.until decides", .min = 1,
         .max = 1e12),
     END
@@ -391,8 +392,8 @@ static const struct kvt_rule root_rules[] = {
         .standard = "sglang", SET_OF(kvt_engine_names)),
     SECTION("fleet", 0, fleet_rules, "the replicas: serve, or prefill and decode",
             .flags = KVT_REQUIRED),
-    SECTION("workload", offsetof(K, workload), workload_rules, "the requests; `capacity` needs none",
-            .flags = KVT_NEED_ONE, .where = KVT_AT(K, workload.where)),
+    SECTION("workload", offsetof(K, workload), workload_rules, "the requests; `capacity` needs "
+            "none", .flags = KVT_NEED_ONE, .where = KVT_AT(K, workload.where)),
     SECTION("slo", offsetof(K, slo), slo_rules, "what latency must meet: percentiles and means, "
             "judged apart"),
     ROW(NAMED, "cost", K, cost, "price of a GPU by its name", .dimension = KVT_DIMENSION_PRICE),
