@@ -101,7 +101,7 @@ check: bootstrap-check $(if $(filter release,$(MODE)),all twins) $(B)/kvtwin $(B
 TWINS := build/release/kvtwin build/debug/kvtwin build/clang/kvtwin
 twins: bootstrap-check
 	@$(MAKE) --no-print-directory MODE=debug build/debug/kvtwin
-	@$(MAKE) --no-print-directory MODE=clang build/clang/kvtwin
+	@$(MAKE) --no-print-directory MODE=clang build/clang/kvtwin build/clang/check
 
 bench: all $(BENCHES) ## speed: machine, commit, command, figures
 	@scripts/bench.sh build/kvtwin $(BENCHES)

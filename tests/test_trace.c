@@ -166,7 +166,7 @@ static void speed_divides_the_gaps(void)
     CHECK_I64(trace.arrival[1], 1024, "4 ns at 4 times the speed");
     CHECK_I64(trace.arrival[2], 1024000, "4 us at 4 times the speed");
     kvt_trace_release(&trace);
-    static const double bad[] = {0, -1, 1e10, NAN};
+    static const double bad[] = {0, -1, 1e10, (double)NAN};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         err = (struct kvt_err){0};
         CHECK_FAILS(kvt_trace_parse(&trace, "t", text, strlen(text), bad[i], &err), err,
