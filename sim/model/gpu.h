@@ -39,4 +39,9 @@ enum kvt_status kvt_gpu_load(struct kvt_gpu *gpu, const char *name_or_path, doub
 /* A GPU of which only the memory is known; rates are 0, so it has capacity but no speed. */
 void kvt_gpu_by_memory(struct kvt_gpu *gpu, const char *name, double capacity);
 
+/* The shipped GPU of that name, of the memory size nearest to nominal (bytes, as marketed: 80e9);
+ * one by memory size when the name is not known or no such GPU has about that much memory. */
+enum kvt_status kvt_gpu_known(struct kvt_gpu *gpu, const char *name, double nominal,
+                              struct kvt_err *err);
+
 #endif

@@ -29,7 +29,8 @@ struct kvt_memory_want {
     const struct kvt_gpu *gpu;
     enum kvt_engine engine;
     enum kvt_role role;
-    int32_t version; /* of the engine as 1000 * minor of 0.minor (0.12 -> 12); 0: today's */
+    int32_t version; /* vllm: minor of 0.minor (0.12 -> 12); sglang: 1 once it charges what it
+                        stores (mid-July 2026); 0: the profile of facts.md */
     struct kvt_layout layout;
     bool weights_set;
     enum kvt_weight_dtype weights;
@@ -80,6 +81,7 @@ struct kvt_memory {
     struct kvt_kv_slot slot;   /* bytes per token slot: stored and charged */
     double kv_bytes_per_token; /* per GPU: stored / dcp */
     double charged_bytes_per_token;
+    int64_t budget_bytes;      /* what the engine's rule leaves for pages; may be negative */
     int64_t kv_pool_bytes;     /* per GPU, as stored: kv_pages * page_tokens * stored / dcp */
     int64_t page_tokens;       /* tokens of a page (over its dcp GPUs together) */
     int64_t kv_pages;          /* per attention-DP rank, the padding page not counted */

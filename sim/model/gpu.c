@@ -1,0 +1,323 @@
+#include "sim/model/gpu.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "sim/base/arena.h"
+#include "sim/base/file.h"
+#include "sim/base/units.h"
+#include "sim/config/yaml.h"
+
+#define GIB            1073741824.0
+#define GPU_FILE_BYTES ((size_t)1 << 18)
+#define FILES_MAX      256
+
+struct field {
+    const char *key;
+    enum kvt_dimension dimension;
+    size_t offset;
+};
+#define FIELD(key, dimension, member)                                                              \
+    {                                                                                              \
+        key, KVT_DIMENSION_##dimension, offsetof(struct kvt_gpu, member)                           \
+    }
+
+/* clang-format off */
+static const struct field fields[] = {
+    FIELD("memory-nominal", BYTES,     memory_nominal),
+    FIELD("memory-visible", BYTES,     memory_visible),
+    FIELD("memory-usable",  BYTES,     memory_usable),
+    FIELD("memory-context", BYTES,     memory_context),
+    FIELD("memory-peers",   BYTES,     memory_peers),
+    FIELD("bandwidth",      BANDWIDTH, bandwidth),
+    FIELD("bf16",           FLOPS,     flops_bf16),
+    FIELD("fp8",            FLOPS,     flops_fp8),
+    FIELD("fp4",            FLOPS,     flops_fp4),
+    FIELD("link",           BANDWIDTH, link_bandwidth),
+    FIELD("nic",            BANDWIDTH, nic_bandwidth),
+    FIELD("host",           BANDWIDTH, host_bandwidth),
+    FIELD("price",          PRICE,     usd_per_hour),
+};
+/* clang-format on */
+#define FIELD_COUNT (sizeof fields / sizeof *fields)
+
+static enum kvt_status read_text(const struct kvt_yaml *node, char *out, size_t out_bytes,
+                                 struct kvt_err *err)
+{
+    if (node->kind != KVT_YAML_SCALAR || strlen(node->text) >= out_bytes)
+        return kvt_err_at(err, KVT_ECONFIG, node->where, "want a text of at most %zu bytes",
+                          out_bytes - 1);
+    snprintf(out, out_bytes, "%s", node->text);
+    return KVT_OK;
+}
+
+static enum kvt_status read_aliases(const struct kvt_yaml *list, struct kvt_gpu *gpu,
+                                    struct kvt_err *err)
+{
+    if (list->kind != KVT_YAML_LIST || list->count > 16)
+        return kvt_err_at(err, KVT_ECONFIG, list->where,
+                          "aliases: want a list of at most 16 names");
+    for (const struct kvt_yaml *node = list->first; node != NULL; node = node->next)
+        KVT_TRY(read_text(node, gpu->aliases[gpu->alias_count++], sizeof gpu->aliases[0], err));
+    return KVT_OK;
+}
+
+static enum kvt_status read_quantity(const struct kvt_yaml *node, const struct field *field,
+                                     struct kvt_gpu *gpu, struct kvt_err *err)
+{
+    double value;
+    struct kvt_err why = {0};
+    if (node->kind != KVT_YAML_SCALAR)
+        return kvt_err_at(err, KVT_ECONFIG, node->where, "%s: want %s", field->key,
+                          kvt_dimension_example(field->dimension));
+    if (kvt_quantity_parse(node->text, field->dimension, &value, &why) != KVT_OK)
+        return kvt_err_at(err, KVT_ECONFIG, node->where, "%s: %s", field->key, why.text);
+    if (value < 0)
+        return kvt_err_at(err, KVT_ECONFIG, node->where, "%s: want at least 0", field->key);
+    memcpy((unsigned char *)gpu + field->offset, &value, sizeof value);
+    return KVT_OK;
+}
+
+static enum kvt_status read_key(const struct kvt_yaml *node, struct kvt_gpu *gpu,
+                                struct kvt_err *err)
+{
+    if (strcmp(node->key, "name") == 0)
+        return read_text(node, gpu->name, sizeof gpu->name, err);
+    if (strcmp(node->key, "source") == 0)
+        return read_text(node, gpu->source, sizeof gpu->source, err);
+    if (strcmp(node->key, "aliases") == 0)
+        return read_aliases(node, gpu, err);
+    if (strcmp(node->key, "sms") == 0) {
+        int64_t sms;
+        struct kvt_err why = {0};
+        if (node->kind != KVT_YAML_SCALAR || kvt_int_parse(node->text, 0, 100000, &sms, &why))
+            return kvt_err_at(err, KVT_ECONFIG, node->where, "sms: want a count up to 100000");
+        gpu->sms = (int32_t)sms;
+        return KVT_OK;
+    }
+    const char *names[FIELD_COUNT + 4] = {"name", "source", "aliases", "sms"};
+    for (size_t i = 0; i < FIELD_COUNT; i++) {
+        if (strcmp(node->key, fields[i].key) == 0)
+            return read_quantity(node, &fields[i], gpu, err);
+        names[i + 4] = fields[i].key;
+    }
+    char got[KVT_QUOTE_BYTES];
+    const char *near = kvt_nearest_name(node->key, names, FIELD_COUNT + 4);
+    return kvt_err_at(err, KVT_ECONFIG, node->key_where, "unknown key \"%s\"%s%s%s",
+                      kvt_yaml_quote(node->key, got), near ? "; did you mean \"" : "",
+                      near ? near : "", near ? "\"?" : "");
+}
+
+static enum kvt_status read_gpu(const struct kvt_yaml *root, struct kvt_gpu *gpu,
+                                struct kvt_err *err)
+{
+    enum kvt_status status = KVT_OK;
+    if (root->kind != KVT_YAML_MAP)
+        return kvt_err_at(err, KVT_ECONFIG, root->where, "a GPU file: want a mapping");
+    gpu->usd_per_hour = -1;
+    for (const struct kvt_yaml *node = root->first; node != NULL; node = node->next) {
+        enum kvt_status one = read_key(node, gpu, err);
+        status = status == KVT_OK ? one : status;
+    }
+    if (status != KVT_OK)
+        return status;
+    if (gpu->name[0] == '\0' || gpu->memory_visible <= 0)
+        return kvt_err_at(err, KVT_ECONFIG, root->where,
+                          "a GPU file needs the keys name and memory-visible");
+    if (gpu->memory_nominal <= 0)
+        gpu->memory_nominal = gpu->memory_visible;
+    if (gpu->memory_usable <= 0)
+        gpu->memory_usable = gpu->memory_visible;
+    if (gpu->memory_usable > gpu->memory_visible)
+        return kvt_err_at(err, KVT_ECONFIG, root->where,
+                          "memory-usable: want at most memory-visible");
+    return KVT_OK;
+}
+
+static enum kvt_status load_file(struct kvt_gpu *gpu, const char *path, struct kvt_err *err)
+{
+    struct kvt_text text;
+    struct kvt_arena arena;
+    struct kvt_yaml *root;
+    *gpu = (struct kvt_gpu){0};
+    KVT_TRY(kvt_text_read(path, GPU_FILE_BYTES, &text, err));
+    enum kvt_status status = kvt_arena_init(&arena, kvt_yaml_room(text.count), err);
+    if (status == KVT_OK) {
+        status = kvt_yaml_parse(&arena, path, text.bytes, text.count, false, &root, err);
+        if (status == KVT_OK)
+            status = read_gpu(root, gpu, err);
+        kvt_arena_release(&arena);
+    }
+    kvt_text_free(&text);
+    return status;
+}
+
+/* ---- names ---- */
+
+/* Lower case words joined by '-', without what vendors put around them. */
+static void fold(const char *name, char *out, size_t out_bytes)
+{
+    static const char *const noise[] = {"nvidia-", "amd-", "instinct-", "geforce-", "tesla-"};
+    char folded[128];
+    size_t used = 0;
+    int depth = 0;
+    for (; *name != '\0' && used + 1 < sizeof folded; name++) {
+        depth += *name == '(';
+        char c = (char)tolower((unsigned char)*name);
+        if (c == ' ' || c == '_')
+            c = '-';
+        if (depth == 0 && !(c == '-' && (used == 0 || folded[used - 1] == '-')))
+            folded[used++] = c;
+        depth -= *name == ')' && depth > 0;
+    }
+    while (used > 0 && folded[used - 1] == '-')
+        used--;
+    folded[used] = '\0';
+    const char *start = folded;
+    for (size_t i = 0; i < sizeof noise / sizeof *noise; i++)
+        if (strncmp(start, noise[i], strlen(noise[i])) == 0)
+            start += strlen(noise[i]);
+    snprintf(out, out_bytes, "%s", start);
+}
+
+static bool is_named(const struct kvt_gpu *gpu, const char *folded)
+{
+    char own[128];
+    fold(gpu->name, own, sizeof own);
+    if (strcmp(own, folded) == 0)
+        return true;
+    for (int32_t i = 0; i < gpu->alias_count; i++) {
+        fold(gpu->aliases[i], own, sizeof own);
+        if (strcmp(own, folded) == 0)
+            return true;
+    }
+    return false;
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static int32_t list_files(const char *folder, char *files[])
+{
+    DIR *open = opendir(folder);
+    int32_t count = 0;
+    if (open == NULL)
+        return 0;
+    for (struct dirent *entry = readdir(open); entry != NULL && count < FILES_MAX;
+         entry = readdir(open)) {
+        size_t length = strlen(entry->d_name);
+        char *path = NULL;
+        if (length > 5 && strcmp(entry->d_name + length - 5, ".yaml") == 0)
+            path = kvt_path_join(folder, entry->d_name);
+        if (path != NULL)
+            files[count++] = path;
+    }
+    closedir(open);
+    qsort(files, (size_t)count, sizeof *files, by_text);
+    return count;
+}
+
+static double distance(double a, double b)
+{
+    return a > 0 && b > 0 ? fabs(log(a / b)) : 0;
+}
+
+/* The file of that name; among several (A100 of 40 and 80 GB) the one nearest to `nominal`, or the
+ * largest when nominal is not given. */
+static enum kvt_status find(struct kvt_gpu *gpu, const char *name, double nominal, bool *found,
+                            char near[64], struct kvt_err *err)
+{
+    char folded[128], names[FILES_MAX][64], *files[FILES_MAX];
+    const char *list[FILES_MAX];
+    char *folder = kvt_path_join(kvt_data_folder(), "configs/gpus");
+    int32_t count = folder == NULL ? 0 : list_files(folder, files);
+    enum kvt_status status = KVT_OK;
+    *found = false;
+    fold(name, folded, sizeof folded);
+    for (int32_t i = 0; i < count && status == KVT_OK; i++) {
+        struct kvt_gpu one;
+        status = load_file(&one, files[i], err);
+        snprintf(names[i], sizeof names[i], "%s", status == KVT_OK ? one.name : "");
+        list[i] = names[i];
+        if (status != KVT_OK || !is_named(&one, folded))
+            continue;
+        bool better = !*found || (nominal > 0 ? distance(one.memory_nominal, nominal) <
+                                                    distance(gpu->memory_nominal, nominal)
+                                              : one.memory_nominal > gpu->memory_nominal);
+        if (better)
+            *gpu = one;
+        *found = true;
+    }
+    near[0] = '\0';
+    if (status == KVT_OK && !*found) {
+        const char *nearest = kvt_nearest_name(folded, list, (size_t)count);
+        snprintf(near, 64, "%s", nearest == NULL ? "" : nearest);
+    }
+    for (int32_t i = 0; i < count; i++)
+        free(files[i]);
+    free(folder);
+    return status;
+}
+
+/* Another size on the same card keeps what the driver and a process take. */
+static void resize(struct kvt_gpu *gpu, double capacity)
+{
+    double driver = gpu->memory_visible - gpu->memory_usable;
+    gpu->memory_nominal = gpu->memory_visible = capacity;
+    gpu->memory_usable = capacity > driver ? capacity - driver : 0;
+}
+
+void kvt_gpu_by_memory(struct kvt_gpu *gpu, const char *name, double capacity)
+{
+    *gpu = (struct kvt_gpu){.memory_nominal = capacity, .memory_visible = capacity};
+    snprintf(gpu->name, sizeof gpu->name, "%s", name);
+    snprintf(gpu->source, sizeof gpu->source, "by memory size");
+    gpu->memory_usable = capacity * (1 - 0.005);
+    gpu->memory_context = 0.5 * GIB < 0.05 * capacity ? 0.5 * GIB : 0.05 * capacity;
+    gpu->memory_peers = 0.5 * GIB < 0.05 * capacity ? 0.5 * GIB : 0.05 * capacity;
+    gpu->usd_per_hour = -1;
+}
+
+enum kvt_status kvt_gpu_load(struct kvt_gpu *gpu, const char *name_or_path, double capacity,
+                             struct kvt_err *err)
+{
+    size_t count = strlen(name_or_path);
+    bool found = true;
+    char near[64] = "";
+    if ((count > 5 && strcmp(name_or_path + count - 5, ".yaml") == 0) ||
+        (strchr(name_or_path, '/') != NULL && access(name_or_path, F_OK) == 0))
+        KVT_TRY(load_file(gpu, name_or_path, err));
+    else
+        KVT_TRY(find(gpu, name_or_path, capacity, &found, near, err));
+    if (!found && capacity < 0)
+        return kvt_err_set(err, KVT_ECONFIG,
+                           "no GPU is named \"%s\"%s%s%s; give memory.capacity to count with its "
+                           "memory size alone",
+                           name_or_path, near[0] ? "; did you mean \"" : "", near,
+                           near[0] ? "\"?" : "");
+    if (!found)
+        kvt_gpu_by_memory(gpu, name_or_path, capacity);
+    else if (capacity >= 0)
+        resize(gpu, capacity);
+    return KVT_OK;
+}
+
+enum kvt_status kvt_gpu_known(struct kvt_gpu *gpu, const char *name, double nominal,
+                              struct kvt_err *err)
+{
+    bool found;
+    char near[64];
+    KVT_TRY(find(gpu, name, nominal, &found, near, err));
+    /* Vendors mean GiB by GB for memory: an 80 GB card shows 79.65 GiB. */
+    if (!found || distance(gpu->memory_nominal, nominal) > 0.12)
+        kvt_gpu_by_memory(gpu, name, nominal / 1e9 * GIB * 0.996);
+    return KVT_OK;
+}

@@ -1,0 +1,475 @@
+/*
+ * model_file.c - model files: one table of keys that reads, prints and names them
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/base/arena.h"
+#include "sim/base/file.h"
+#include "sim/base/units.h"
+#include "sim/config/yaml.h"
+#include "sim/model/model.h"
+
+#define COUNT_OF(a) (sizeof(a) / sizeof *(a))
+
+#define X(name, text) text,
+const char *const kvt_matrix_names[KVT_MATRIX_COUNT] = {KVT_MATRICES(X)};
+const char *const kvt_quant_scope_names[KVT_QUANT_SCOPE_COUNT] = {KVT_QUANT_SCOPES(X)};
+#undef X
+static const char *const attention_names[] = {"none", "gqa", "mla"};
+
+enum field_kind { FIELD_INT, FIELD_LONG, FIELD_BOOL };
+struct field {
+    const char *key;
+    enum field_kind kind;
+    size_t offset;
+    int64_t max;
+};
+
+#define FIELD(key, kind, type, member, max)                                                        \
+    {                                                                                              \
+        key, FIELD_##kind, offsetof(struct type, member), max                                      \
+    }
+
+/* clang-format off */
+static const struct field attention_fields[] = {
+    FIELD("heads",        INT,  kvt_attention, heads, 65536),
+    FIELD("kv-heads",     INT,  kvt_attention, kv_heads, 65536),
+    FIELD("head-dim",     INT,  kvt_attention, head_dim, 65536),
+    FIELD("v-dim",        INT,  kvt_attention, v_dim, 65536),
+    FIELD("q-lora",       INT,  kvt_attention, q_lora, 1 << 20),
+    FIELD("kv-lora",      INT,  kvt_attention, kv_lora, 1 << 20),
+    FIELD("nope",         INT,  kvt_attention, nope, 65536),
+    FIELD("rope",         INT,  kvt_attention, rope, 65536),
+    FIELD("window",       INT,  kvt_attention, window, 1 << 30),
+    FIELD("qkv-bias",     BOOL, kvt_attention, qkv_bias, 1),
+    FIELD("o-bias",       BOOL, kvt_attention, o_bias, 1),
+    FIELD("qk-norm",      BOOL, kvt_attention, qk_norm, 1),
+    FIELD("sinks",        BOOL, kvt_attention, sinks, 1),
+    FIELD("v-is-k",       BOOL, kvt_attention, v_is_k, 1),
+    FIELD("output-gate",  BOOL, kvt_attention, output_gate, 1),
+    FIELD("index-heads",  INT,  kvt_attention, index_heads, 65536),
+    FIELD("index-dim",    INT,  kvt_attention, index_dim, 65536),
+    FIELD("index-topk",   INT,  kvt_attention, index_topk, 1 << 30),
+    FIELD("index-shared", BOOL, kvt_attention, index_shared, 1),
+};
+static const struct field mlp_fields[] = {
+    FIELD("inter",          INT,  kvt_mlp, inter, 1 << 24),
+    FIELD("gated",          BOOL, kvt_mlp, gated, 1),
+    FIELD("bias",           BOOL, kvt_mlp, bias, 1),
+    FIELD("experts",        INT,  kvt_mlp, experts, 65536),
+    FIELD("topk",           INT,  kvt_mlp, topk, 65536),
+    FIELD("expert-inter",   INT,  kvt_mlp, expert_inter, 1 << 24),
+    FIELD("shared-experts", INT,  kvt_mlp, shared_experts, 65536),
+    FIELD("shared-inter",   INT,  kvt_mlp, shared_inter, 1 << 24),
+    FIELD("router-bias",    BOOL, kvt_mlp, router_bias, 1),
+};
+static const struct field model_fields[] = {
+    FIELD("hidden",          INT,  kvt_model, hidden, 1 << 24),
+    FIELD("vocab",           INT,  kvt_model, vocab, 1 << 28),
+    FIELD("context",         INT,  kvt_model, context_max, INT32_MAX),
+    FIELD("tied-embeddings", BOOL, kvt_model, tied_embeddings, 1),
+    FIELD("mtp-layers",      INT,  kvt_model, mtp_layers, 64),
+    FIELD("vision-params",   LONG, kvt_model, vision_params, INT64_C(1) << 50),
+};
+/* clang-format on */
+
+static enum kvt_status want_kind(const struct kvt_yaml *node, enum kvt_yaml_kind kind,
+                                 const char *what, struct kvt_err *err)
+{
+    static const char *const kinds[] = {"a value", "a list", "a mapping"};
+    char got[KVT_QUOTE_BYTES];
+    if (node->kind == kind)
+        return KVT_OK;
+    return kvt_err_at(err, KVT_ECONFIG, node->where, "%s: want %s, got %s", what, kinds[kind],
+                      kvt_yaml_describe(node, got));
+}
+
+static enum kvt_status read_choice(const struct kvt_yaml *node, const char *const names[],
+                                   size_t count, int *value, struct kvt_err *err)
+{
+    KVT_TRY(want_kind(node, KVT_YAML_SCALAR, node->key, err));
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(node->text, names[i]) == 0) {
+            *value = (int)i;
+            return KVT_OK;
+        }
+    }
+    char list[256] = "", got[KVT_QUOTE_BYTES];
+    for (size_t i = 0, used = 0; i < count && used < sizeof list; i++)
+        used +=
+            (size_t)snprintf(list + used, sizeof list - used, "%s%s", i > 0 ? ", " : "", names[i]);
+    return kvt_err_at(err, KVT_ECONFIG, node->where, "%s: want one of %s, got \"%s\"", node->key,
+                      list, kvt_yaml_quote(node->text, got));
+}
+
+static enum kvt_status read_text(const struct kvt_yaml *node, char *out, size_t out_bytes,
+                                 const char *what, struct kvt_err *err)
+{
+    KVT_TRY(want_kind(node, KVT_YAML_SCALAR, what, err));
+    if (strlen(node->text) >= out_bytes)
+        return kvt_err_at(err, KVT_ECONFIG, node->where, "%s: want at most %zu bytes, got %zu",
+                          what, out_bytes - 1, strlen(node->text));
+    snprintf(out, out_bytes, "%s", node->text);
+    return KVT_OK;
+}
+
+static enum kvt_status read_field(const struct kvt_yaml *node, const struct field *field,
+                                  void *base, struct kvt_err *err)
+{
+    KVT_TRY(want_kind(node, KVT_YAML_SCALAR, field->key, err));
+    unsigned char *at = (unsigned char *)base + field->offset;
+    if (field->kind == FIELD_BOOL) {
+        bool yes = strcmp(node->text, "true") == 0;
+        char got[KVT_QUOTE_BYTES];
+        if (!yes && strcmp(node->text, "false") != 0)
+            return kvt_err_at(err, KVT_ECONFIG, node->where, "%s: want true or false, got \"%s\"",
+                              field->key, kvt_yaml_quote(node->text, got));
+        memcpy(at, &yes, sizeof yes);
+        return KVT_OK;
+    }
+    int64_t value;
+    struct kvt_err why = {0};
+    if (kvt_int_parse(node->text, 0, field->max, &value, &why) != KVT_OK)
+        return kvt_err_at(err, KVT_ECONFIG, node->where, "%s: %s", field->key, why.text);
+    int32_t narrow = (int32_t)value;
+    if (field->kind == FIELD_INT)
+        memcpy(at, &narrow, sizeof narrow);
+    else
+        memcpy(at, &value, sizeof value);
+    return KVT_OK;
+}
+
+/* others: keys that the caller reads itself. */
+static enum kvt_status read_fields(const struct kvt_yaml *map, const struct field fields[],
+                                   size_t count, const char *const others[], size_t other_count,
+                                   void *base, struct kvt_err *err)
+{
+    enum kvt_status status = KVT_OK;
+    for (const struct kvt_yaml *node = map->first; node != NULL; node = node->next) {
+        const char *names[48];
+        size_t known = 0;
+        bool found = false;
+        for (size_t i = 0; i < other_count; i++, known++) {
+            names[known] = others[i];
+            found = found || strcmp(node->key, others[i]) == 0;
+        }
+        for (size_t i = 0; i < count; i++, known++) {
+            names[known] = fields[i].key;
+            if (found || strcmp(node->key, fields[i].key) != 0)
+                continue;
+            found = true;
+            enum kvt_status one = read_field(node, &fields[i], base, err);
+            status = status == KVT_OK ? one : status;
+        }
+        if (found)
+            continue;
+        char got[KVT_QUOTE_BYTES];
+        const char *near = kvt_nearest_name(node->key, names, known);
+        status = kvt_err_at(err, KVT_ECONFIG, node->key_where, "unknown key \"%s\"%s%s%s",
+                            kvt_yaml_quote(node->key, got), near ? "; did you mean \"" : "",
+                            near ? near : "", near ? "\"?" : "");
+    }
+    return status;
+}
+
+static enum kvt_status read_dtypes(const struct kvt_yaml *map, uint8_t dtype[], struct kvt_err *err)
+{
+    KVT_TRY(want_kind(map, KVT_YAML_MAP, "dtypes", err));
+    for (const struct kvt_yaml *node = map->first; node != NULL; node = node->next) {
+        int matrix = -1, value = 0;
+        for (int m = 0; m < KVT_MATRIX_COUNT; m++)
+            if (strcmp(node->key, kvt_matrix_names[m]) == 0)
+                matrix = m;
+        char got[KVT_QUOTE_BYTES];
+        if (matrix < 0)
+            return kvt_err_at(err, KVT_ECONFIG, node->key_where, "dtypes: no matrix \"%s\"",
+                              kvt_yaml_quote(node->key, got));
+        KVT_TRY(read_choice(node, kvt_weight_dtype_names, KVT_WEIGHT_DTYPE_COUNT, &value, err));
+        dtype[matrix] = (uint8_t)value;
+    }
+    return KVT_OK;
+}
+
+static enum kvt_status read_attention(const struct kvt_yaml *map, struct kvt_attention *attention,
+                                      struct kvt_err *err)
+{
+    static const char *const others[] = {"kind"};
+    KVT_TRY(want_kind(map, KVT_YAML_MAP, "attention", err));
+    const struct kvt_yaml *kind = kvt_yaml_find(map, "kind");
+    int value = KVT_ATTENTION_NONE;
+    if (kind == NULL)
+        return kvt_err_at(err, KVT_ECONFIG, map->where, "attention: want a kind: gqa, mla or none");
+    KVT_TRY(read_choice(kind, attention_names, COUNT_OF(attention_names), &value, err));
+    attention->kind = (enum kvt_attention_kind)value;
+    KVT_TRY(read_fields(map, attention_fields, COUNT_OF(attention_fields), others, COUNT_OF(others),
+                        attention, err));
+    if (attention->kind == KVT_ATTENTION_MLA) {
+        attention->kv_heads = 1;
+        attention->head_dim = attention->nope + attention->rope;
+    } else if (attention->v_dim == 0) {
+        attention->v_dim = attention->head_dim;
+    }
+    return KVT_OK;
+}
+
+static enum kvt_status read_group(const struct kvt_yaml *map, struct kvt_layer_group *group,
+                                  struct kvt_err *err)
+{
+    static const char *const others[] = {"attention", "mlp", "dtypes"};
+    static const struct field fields[] = {FIELD("count", INT, kvt_layer_group, count, 65536)};
+    KVT_TRY(want_kind(map, KVT_YAML_MAP, "groups", err));
+    KVT_TRY(read_fields(map, fields, 1, others, COUNT_OF(others), group, err));
+    const struct kvt_yaml *attention = kvt_yaml_find(map, "attention");
+    const struct kvt_yaml *mlp = kvt_yaml_find(map, "mlp");
+    if (attention != NULL)
+        KVT_TRY(read_attention(attention, &group->attention, err));
+    group->mlp.gated = true;
+    if (mlp != NULL) {
+        KVT_TRY(want_kind(mlp, KVT_YAML_MAP, "mlp", err));
+        KVT_TRY(read_fields(mlp, mlp_fields, COUNT_OF(mlp_fields), NULL, 0, &group->mlp, err));
+    }
+    return KVT_OK;
+}
+
+static enum kvt_status read_groups(const struct kvt_yaml *list, struct kvt_model *model,
+                                   struct kvt_err *err)
+{
+    KVT_TRY(want_kind(list, KVT_YAML_LIST, "groups", err));
+    if (list->count > KVT_MODEL_GROUPS_MAX)
+        return kvt_err_at(err, KVT_ECONFIG, list->where, "groups: want at most %d, got %d",
+                          KVT_MODEL_GROUPS_MAX, list->count);
+    for (const struct kvt_yaml *node = list->first; node != NULL; node = node->next) {
+        struct kvt_layer_group *group = &model->groups[model->group_count++];
+        KVT_TRY(read_group(node, group, err));
+        model->layers += group->count;
+    }
+    return KVT_OK;
+}
+
+static enum kvt_status read_aliases(const struct kvt_yaml *list, struct kvt_model *model,
+                                    struct kvt_err *err)
+{
+    KVT_TRY(want_kind(list, KVT_YAML_LIST, "aliases", err));
+    if (list->count > KVT_MODEL_ALIASES_MAX)
+        return kvt_err_at(err, KVT_ECONFIG, list->where, "aliases: want at most %d, got %d",
+                          KVT_MODEL_ALIASES_MAX, list->count);
+    for (const struct kvt_yaml *node = list->first; node != NULL; node = node->next)
+        KVT_TRY(read_text(node, model->aliases[model->alias_count++], sizeof model->aliases[0],
+                          "aliases", err));
+    return KVT_OK;
+}
+
+/* What the published checkpoint holds, and how other dtypes would be spread. */
+static enum kvt_status read_checkpoint(const struct kvt_yaml *map, struct kvt_model *model,
+                                       struct kvt_err *err)
+{
+    static const char *const others[] = {"weights", "head", "scope-4bit", "scope-8bit", "kv"};
+    KVT_TRY(want_kind(map, KVT_YAML_MAP, "checkpoint", err));
+    KVT_TRY(read_fields(map, NULL, 0, others, COUNT_OF(others), NULL, err));
+    const struct kvt_yaml *node = kvt_yaml_find(map, "weights");
+    int value = KVT_WEIGHTS_BF16;
+    if (node != NULL)
+        KVT_TRY(read_choice(node, kvt_weight_dtype_names, KVT_WEIGHT_DTYPE_COUNT, &value, err));
+    model->weights = (enum kvt_weight_dtype)value;
+    value = KVT_WEIGHTS_BF16;
+    if ((node = kvt_yaml_find(map, "head")) != NULL)
+        KVT_TRY(read_choice(node, kvt_weight_dtype_names, KVT_WEIGHT_DTYPE_COUNT, &value, err));
+    model->head = (enum kvt_weight_dtype)value;
+    value = (int)model->scope4;
+    if ((node = kvt_yaml_find(map, "scope-4bit")) != NULL)
+        KVT_TRY(read_choice(node, kvt_quant_scope_names, KVT_QUANT_SCOPE_COUNT, &value, err));
+    model->scope4 = (enum kvt_quant_scope)value;
+    value = (int)model->scope8;
+    if ((node = kvt_yaml_find(map, "scope-8bit")) != NULL)
+        KVT_TRY(read_choice(node, kvt_quant_scope_names, KVT_QUANT_SCOPE_COUNT, &value, err));
+    model->scope8 = (enum kvt_quant_scope)value;
+    value = KVT_KV_BF16;
+    if ((node = kvt_yaml_find(map, "kv")) != NULL)
+        KVT_TRY(read_choice(node, kvt_kv_dtype_names, KVT_KV_DTYPE_COUNT, &value, err));
+    model->kv = (enum kvt_kv_dtype)value;
+    return KVT_OK;
+}
+
+/* dtypes of groups are exceptions from what the checkpoint's dtype and scope say. */
+static enum kvt_status read_exceptions(const struct kvt_yaml *root, struct kvt_model *model,
+                                       struct kvt_err *err)
+{
+    const struct kvt_yaml *groups = kvt_yaml_find(root, "groups"),
+                          *mtp = kvt_yaml_find(root, "mtp");
+    int32_t g = 0;
+    for (const struct kvt_yaml *node = groups->first; node != NULL; node = node->next, g++) {
+        const struct kvt_yaml *dtypes = kvt_yaml_find(node, "dtypes");
+        if (dtypes != NULL)
+            KVT_TRY(read_dtypes(dtypes, model->groups[g].dtype, err));
+    }
+    const struct kvt_yaml *dtypes = mtp == NULL ? NULL : kvt_yaml_find(mtp, "dtypes");
+    return dtypes == NULL ? KVT_OK : read_dtypes(dtypes, model->mtp.dtype, err);
+}
+
+static enum kvt_status read_model(const struct kvt_yaml *root, struct kvt_model *model,
+                                  struct kvt_err *err)
+{
+    static const char *const others[] = {"name",       "aliases", "source",
+                                         "checkpoint", "groups",  "mtp"};
+    KVT_TRY(want_kind(root, KVT_YAML_MAP, "a model file", err));
+    KVT_TRY(read_fields(root, model_fields, COUNT_OF(model_fields), others, COUNT_OF(others), model,
+                        err));
+    const struct kvt_yaml *node = kvt_yaml_find(root, "groups");
+    if (node == NULL)
+        return kvt_err_at(err, KVT_ECONFIG, root->where, "a model file needs the key groups");
+    KVT_TRY(read_groups(node, model, err));
+    if ((node = kvt_yaml_find(root, "name")) == NULL)
+        return kvt_err_at(err, KVT_ECONFIG, root->where, "a model file needs the key name");
+    KVT_TRY(read_text(node, model->name, sizeof model->name, "name", err));
+    if ((node = kvt_yaml_find(root, "source")) != NULL)
+        KVT_TRY(read_text(node, model->source, sizeof model->source, "source", err));
+    if ((node = kvt_yaml_find(root, "aliases")) != NULL)
+        KVT_TRY(read_aliases(node, model, err));
+    bool sparse = false;
+    for (int32_t g = 0; g < model->group_count; g++)
+        sparse = sparse || model->groups[g].mlp.experts > 0;
+    model->scope4 = sparse ? KVT_QUANT_EXPERTS : KVT_QUANT_LINEARS;
+    model->scope8 = KVT_QUANT_LINEARS;
+    if ((node = kvt_yaml_find(root, "checkpoint")) != NULL)
+        KVT_TRY(read_checkpoint(node, model, err));
+    if ((node = kvt_yaml_find(root, "mtp")) != NULL)
+        KVT_TRY(read_group(node, &model->mtp, err));
+    else if (model->mtp_layers > 0 && model->group_count > 0)
+        model->mtp = model->groups[model->group_count - 1];
+    model->mtp.count = model->mtp_layers;
+    if (model->mtp.attention.index_shared) /* a draft layer has nobody to share with */
+        model->mtp.attention.index_shared = false;
+    kvt_model_quantise(model, model->weights, kvt_model_scope(model, model->weights));
+    return read_exceptions(root, model, err);
+}
+
+enum kvt_status kvt_model_parse(struct kvt_model *model, const char *name, const char *text,
+                                size_t count, struct kvt_err *err)
+{
+    struct kvt_arena arena;
+    struct kvt_yaml *root;
+    *model = (struct kvt_model){0};
+    KVT_TRY(kvt_arena_init(&arena, kvt_yaml_room(count), err));
+    enum kvt_status status = kvt_yaml_parse(&arena, name, text, count, false, &root, err);
+    if (status == KVT_OK)
+        status = read_model(root, model, err);
+    if (status == KVT_OK) {
+        struct kvt_err why = {0};
+        status = kvt_model_check(model, &why);
+        if (status != KVT_OK)
+            kvt_err_at(err, status, root->where, "%s", why.text);
+    }
+    kvt_arena_release(&arena);
+    return status;
+}
+
+/* ---- printing ---- */
+
+static void print_fields(FILE *file, const struct field fields[], size_t count, const void *base,
+                         const char *indent)
+{
+    for (size_t i = 0; i < count; i++) {
+        const unsigned char *at = (const unsigned char *)base + fields[i].offset;
+        if (fields[i].kind == FIELD_BOOL) {
+            bool yes;
+            memcpy(&yes, at, sizeof yes);
+            bool is_default = strcmp(fields[i].key, "gated") == 0 ? yes : !yes;
+            if (!is_default)
+                fprintf(file, "%s%s: %s\n", indent, fields[i].key, yes ? "true" : "false");
+            continue;
+        }
+        int32_t narrow;
+        int64_t value;
+        memcpy(&narrow, at, sizeof narrow);
+        if (fields[i].kind == FIELD_LONG)
+            memcpy(&value, at, sizeof value);
+        else
+            value = narrow;
+        if (value != 0)
+            fprintf(file, "%s%s: %lld\n", indent, fields[i].key, (long long)value);
+    }
+}
+
+static void print_group(FILE *file, const struct kvt_layer_group *group,
+                        const struct kvt_layer_group *usual, const char *indent)
+{
+    char deeper[16];
+    struct kvt_attention attention = group->attention;
+    if (attention.kind == KVT_ATTENTION_MLA) /* follow from the other keys */
+        attention.kv_heads = attention.head_dim = 0;
+    else if (attention.v_dim == attention.head_dim)
+        attention.v_dim = 0;
+    snprintf(deeper, sizeof deeper, "%s  ", indent);
+    fprintf(file, "%sattention:\n%skind: %s\n", indent, deeper, attention_names[attention.kind]);
+    print_fields(file, attention_fields, COUNT_OF(attention_fields), &attention, deeper);
+    fprintf(file, "%smlp:%s\n", indent, group->mlp.inter + group->mlp.experts == 0 ? " {}" : "");
+    if (group->mlp.inter + group->mlp.experts > 0)
+        print_fields(file, mlp_fields, COUNT_OF(mlp_fields), &group->mlp, deeper);
+    bool any = false;
+    for (int m = 0; m < KVT_MATRIX_COUNT; m++) {
+        if (group->dtype[m] == usual->dtype[m])
+            continue;
+        if (!any)
+            fprintf(file, "%sdtypes:\n", indent);
+        any = true;
+        fprintf(file, "%s%s: %s\n", deeper, kvt_matrix_names[m],
+                kvt_weight_dtype_names[group->dtype[m]]);
+    }
+}
+
+/* Text between double quotes, as YAML reads it back. */
+static void print_quoted(FILE *file, const char *text)
+{
+    fputc('"', file);
+    for (; *text != '\0'; text++) {
+        if (*text == '"' || *text == '\\')
+            fputc('\\', file);
+        fputc((unsigned char)*text < ' ' ? ' ' : *text, file);
+    }
+    fputc('"', file);
+}
+
+static void print_head(FILE *file, const struct kvt_model *model)
+{
+    fputs("name: ", file);
+    print_quoted(file, model->name);
+    if (model->alias_count > 0)
+        fputs("\naliases:", file);
+    for (int32_t i = 0; i < model->alias_count; i++) {
+        fputs("\n  - ", file);
+        print_quoted(file, model->aliases[i]);
+    }
+    fputs("\nsource: ", file);
+    print_quoted(file, model->source);
+    fputc('\n', file);
+    print_fields(file, model_fields, COUNT_OF(model_fields), model, "");
+    fprintf(file, "checkpoint:\n  weights: %s\n  head: %s\n",
+            kvt_weight_dtype_names[model->weights], kvt_weight_dtype_names[model->head]);
+    fprintf(file, "  scope-4bit: %s\n  scope-8bit: %s\n  kv: %s\n",
+            kvt_quant_scope_names[model->scope4], kvt_quant_scope_names[model->scope8],
+            kvt_kv_dtype_names[model->kv]);
+}
+
+char *kvt_model_print(const struct kvt_model *model)
+{
+    char *text = NULL;
+    size_t count = 0;
+    FILE *file = open_memstream(&text, &count);
+    if (file == NULL)
+        return NULL;
+    struct kvt_model usual = *model;
+    kvt_model_quantise(&usual, model->weights, kvt_model_scope(model, model->weights));
+    print_head(file, model);
+    fputs("groups:\n", file);
+    for (int32_t g = 0; g < model->group_count; g++) {
+        fprintf(file, "  - count: %d\n", model->groups[g].count);
+        print_group(file, &model->groups[g], &usual.groups[g], "    ");
+    }
+    if (model->mtp_layers > 0) {
+        fputs("mtp:\n", file);
+        print_group(file, &model->mtp, &usual.mtp, "  ");
+    }
+    return fclose(file) == 0 ? text : (free(text), NULL);
+}
