@@ -2,6 +2,7 @@
  * cli/cmd_<name>.c defines. */
 /* clang-format off */
 #define KVT_COMMANDS(X) \
+    X(reproduce)        \
     X(diff)             \
     X(trace)            \
     X(config)           \

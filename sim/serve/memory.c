@@ -163,13 +163,21 @@ static int64_t activation_peak(const struct kvt_memory_want *want, int64_t token
 
 /* ---- the plan ---- */
 
-static int64_t version_peers(const struct kvt_memory_want *want)
+static int64_t peers_bytes(const struct kvt_memory_want *want)
 {
     return kvt_layout_gpus(&want->layout) > 1 ? (int64_t)want->gpu->memory_peers : 0;
 }
 
 /* torch's rest: cuBLAS workspaces, the allocator's slack (0.13 GiB in vLLM's own logs). */
 #define TORCH_REST_BYTES (133 * MIB)
+
+/* What vLLM counts as "non-torch": before 0.10 all that is not torch's, the context included; since
+ * then what grew after the context was made. */
+static int64_t non_torch_bytes(const struct kvt_memory_want *want)
+{
+    bool old = want->version > 0 && want->version < 10;
+    return TORCH_REST_BYTES * !old + (int64_t)want->gpu->memory_context * old + peers_bytes(want);
+}
 
 struct plan {
     const struct kvt_memory_want *want;
@@ -188,8 +196,7 @@ static int64_t pool_budget(const struct plan *plan)
     if (want->engine == KVT_ENGINE_SGLANG)
         return (int64_t)((double)m->before_bytes * m->fraction) - m->weights_bytes;
     int64_t requested = (int64_t)ceil((double)plan->usable * m->fraction);
-    return requested - m->weights_bytes - m->ledger[KVT_LEDGER_ACTIVATION] - TORCH_REST_BYTES -
-           version_peers(want);
+    return requested - m->weights_bytes - m->ledger[KVT_LEDGER_ACTIVATION] - non_torch_bytes(want);
 }
 
 /* Tags beside the pool: per page, and per request slot with its expected map. */
@@ -221,7 +228,7 @@ static void fill_ledger(const struct plan *plan)
     struct kvt_memory *m = plan->memory;
     int64_t *ledger = m->ledger;
     ledger[KVT_LEDGER_DRIVER] = m->visible_bytes - plan->usable;
-    ledger[KVT_LEDGER_CONTEXT] = (int64_t)want->gpu->memory_context + version_peers(want);
+    ledger[KVT_LEDGER_CONTEXT] = (int64_t)want->gpu->memory_context + peers_bytes(want);
     ledger[KVT_LEDGER_WEIGHTS] = m->weights_bytes;
     /* SGLang's request table: one int32 per token of context and request slot. */
     ledger[KVT_LEDGER_OTHER] = TORCH_REST_BYTES;
@@ -272,7 +279,7 @@ static enum kvt_status plan_fixed(struct plan *plan, struct kvt_err *err)
 
     m->visible_bytes = (int64_t)want->gpu->memory_visible;
     plan->usable = (int64_t)want->gpu->memory_usable;
-    m->before_bytes = plan->usable - (int64_t)want->gpu->memory_context - version_peers(want);
+    m->before_bytes = plan->usable - (int64_t)want->gpu->memory_context - peers_bytes(want);
     m->max_model_len = want->max_model_len > 0 ? want->max_model_len : model.context_max;
     struct defaults defaults = want->engine == KVT_ENGINE_VLLM
                                    ? vllm_defaults(want, m->max_model_len)

@@ -1,0 +1,46 @@
+/*
+ * reproduce.h - rows of "published beside simulated", whatever table they come from
+ *
+ * A list collects rows; kvt_reproduce_print writes them as text, JSON or CSV with a summary per
+ * metric. error is predicted / observed - 1. Values that are not there are NaN and become null.
+ */
+#ifndef KVT_CLI_REPRODUCE_H
+#define KVT_CLI_REPRODUCE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cli/cli.h"
+#include "cli/table.h"
+
+struct kvt_reproduced {
+    char row[64]; /* row_id of a table, or name of a published file */
+    char metric[48];
+    double observed, predicted; /* NaN: not there */
+    double low, high;           /* interval of the prediction; NaN: none */
+    double pool_error;          /* of device memory, of capacity rows; NaN elsewhere */
+    char kind[16];              /* "fitted" or "predicted" */
+    bool supported;
+    char reason[160]; /* why not supported */
+    char group[16];   /* engine of capacity rows that state their fraction, else "" */
+};
+
+struct kvt_reproduced_list {
+    struct kvt_reproduced *rows; /* owned */
+    int32_t count, room;
+};
+
+/* A new row at the end, zeroed, its numbers NaN; NULL without memory. */
+struct kvt_reproduced *kvt_reproduced_add(struct kvt_reproduced_list *list);
+void kvt_reproduced_free(struct kvt_reproduced_list *list);
+
+/* published: the keys of published files (name, published, simulated, kind); otherwise those of
+ * tables (row_id, observed, predicted, status). */
+enum kvt_status kvt_reproduced_print(const struct kvt_reproduced_list *list, bool published,
+                                     enum kvt_cli_format format, struct kvt_err *err);
+
+/* Add the rows of a capacity table (form of truth/capacity.csv). */
+enum kvt_status kvt_reproduce_capacity(const char *path, struct kvt_reproduced_list *list,
+                                       struct kvt_err *err);
+
+#endif
