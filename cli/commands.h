@@ -5,6 +5,7 @@
     X(reproduce)        \
     X(diff)             \
     X(trace)            \
+    X(model)            \
     X(config)           \
     /* end of the list */
 /* clang-format on */

@@ -126,10 +126,16 @@ enum kvt_quant_scope kvt_model_scope(const struct kvt_model *model, enum kvt_wei
 enum kvt_status kvt_model_parse(struct kvt_model *model, const char *name, const char *text,
                                 size_t count, struct kvt_err *err);
 
-/* Read a Hugging Face config.json (with hf_quant_config.json beside it where there is one).
- * notes gets one line per key that could not be used. KVT_ECONFIG on what cannot be modelled. */
-enum kvt_status kvt_model_import(struct kvt_model *model, const char *path, char *notes,
-                                 size_t notes_bytes, struct kvt_err *err);
+/* Read a Hugging Face config.json, with hf_quant_config.json beside it where there is one, or an
+ * hf_quant_config.json itself: then the shape is that of the config.json beside it, else of the
+ * shipped model `base`, else of the one that the file's name names (a note says so). notes gets one
+ * line per key that could not be used. KVT_ECONFIG on what cannot be modelled. */
+enum kvt_status kvt_model_import(struct kvt_model *model, const char *path, const char *base,
+                                 char *notes, size_t notes_bytes, struct kvt_err *err);
+
+/* Give a model the dtypes that the text of an hf_quant_config.json says. */
+enum kvt_status kvt_model_requantise(struct kvt_model *model, const char *path, const char *quant,
+                                     char *notes, size_t notes_bytes, struct kvt_err *err);
 
 /* The same from memory; quant is the text of an hf_quant_config.json, or NULL. */
 enum kvt_status kvt_model_import_text(struct kvt_model *model, const char *name, const char *text,
