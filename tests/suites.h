@@ -8,6 +8,7 @@
     X(generate)         \
     X(load)             \
     X(costs)            \
+    X(calibration)      \
     X(cost)             \
     X(metrics)          \
     X(output)           \

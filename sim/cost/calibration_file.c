@@ -19,22 +19,26 @@ struct number_key {
 
 #define BIT(kind)   (1u << KVT_LAW_##kind)
 #define LAW(member) offsetof(struct kvt_law, member)
+#define ATTENTION   (BIT(DECODE) | BIT(SPARSE))
+#define ROOFED      (BIT(ROOFLINE) | ATTENTION)
+#define LISTED      (BIT(SPARSE) | BIT(BUCKETS) | BIT(KNOTS))
+#define T0          (BIT(CONSTANT) | BIT(ROOFLINE) | BIT(DECODE))
 /* clang-format off */
 static const struct number_key number_keys[] = {
-    {"t0",           KVT_DIMENSION_TIME,      LAW(t0), BIT(CONSTANT) | BIT(ROOFLINE) | BIT(DECODE), 0, false},
-    {"serial",       KVT_DIMENSION_TIME,      LAW(serial), 0, BIT(ROOFLINE), false},
-    {"bandwidth",    KVT_DIMENSION_BANDWIDTH, LAW(bandwidth), BIT(DECODE) | BIT(SPARSE), BIT(ROOFLINE), true},
-    {"flops",        KVT_DIMENSION_FLOPS,     LAW(flops), 0, BIT(ROOFLINE) | BIT(DECODE) | BIT(SPARSE), true},
-    {"p",            KVT_DIMENSION_NONE,      LAW(p), 0, BIT(ROOFLINE) | BIT(DECODE) | BIT(SPARSE), true},
-    {"pad",          KVT_DIMENSION_NONE,      LAW(pad), 0, BIT(ROOFLINE), false},
-    {"tokens",       KVT_DIMENSION_NONE,      LAW(tokens), 0, BIT(DECODE) | BIT(SPARSE), false},
-    {"split",        KVT_DIMENSION_TIME,      LAW(split), 0, BIT(DECODE) | BIT(SPARSE), false},
-    {"split_tokens", KVT_DIMENSION_NONE,      LAW(split_tokens), 0, BIT(DECODE) | BIT(SPARSE), true},
-    {"index_bandwidth", KVT_DIMENSION_BANDWIDTH, LAW(index_bandwidth), 0, BIT(SPARSE), true},
+    {"t0",           KVT_DIMENSION_TIME,      LAW(t0),           T0,        0,             false},
+    {"serial",       KVT_DIMENSION_TIME,      LAW(serial),       0,         BIT(ROOFLINE), false},
+    {"bandwidth",    KVT_DIMENSION_BANDWIDTH, LAW(bandwidth),    ATTENTION, BIT(ROOFLINE), true},
+    {"flops",        KVT_DIMENSION_FLOPS,     LAW(flops),        0, ROOFED,                true},
+    {"p",            KVT_DIMENSION_NONE,      LAW(p),            0, ROOFED,                true},
+    {"pad",          KVT_DIMENSION_NONE,      LAW(pad),          0,         BIT(ROOFLINE), false},
+    {"tokens",       KVT_DIMENSION_NONE,      LAW(tokens),       0,         ATTENTION,     false},
+    {"split",        KVT_DIMENSION_TIME,      LAW(split),        0,         ATTENTION,     false},
+    {"split_tokens", KVT_DIMENSION_NONE,      LAW(split_tokens), 0,         ATTENTION,     true},
+    {"index_bandwidth", KVT_DIMENSION_BANDWIDTH, LAW(index_bandwidth), 0,   BIT(SPARSE),   true},
 };
 static const struct number_key list_keys[] = {
-    {"at",   KVT_DIMENSION_NONE,      LAW(at),   BIT(SPARSE) | BIT(BUCKETS) | BIT(KNOTS), 0, true},
-    {"time", KVT_DIMENSION_TIME,      LAW(time), BIT(SPARSE) | BIT(BUCKETS) | BIT(KNOTS), 0, true},
+    {"at",   KVT_DIMENSION_NONE,      LAW(at),   LISTED,       0, true},
+    {"time", KVT_DIMENSION_TIME,      LAW(time), LISTED,       0, true},
     {"rate", KVT_DIMENSION_BANDWIDTH, LAW(rate), BIT(BUCKETS), 0, true},
 };
 /* clang-format on */

@@ -9,7 +9,7 @@
 #define FAR_TOKENS      (INT64_C(1) << 20) /* per request: where the last slope is measured */
 #define PROMPT_TOKENS   (INT64_C(1) << 20) /* the last knot of tokens(m) */
 #define KNOTS_MAX       512
-#define KNOT_ERROR    0.0025
+#define KNOT_ERROR      0.0025
 #define HOST_COPY_SHARE 0.75 /* of the host link's rate that long copies reach */
 
 /* What a freeze works with; the step is too large for the stack. */
@@ -102,46 +102,98 @@ static void row_floor(struct kvt_cost_row *row, kvt_ticks floor)
     }
 }
 
+/* Where line(b, .) bends, in tokens per request, the same for every b; and one b's times there. */
+struct bends {
+    int32_t count;
+    double tokens[BENDS + 2]; /* from 0 to FAR_TOKENS */
+};
+struct row_times {
+    double fixed;
+    double line[BENDS + 2];
+};
+
+static struct bends bends_of(struct freezer *f)
+{
+    struct bends b = {.count = 1};
+    double bend = bend_tokens(f);
+    for (int32_t k = 0; k < BENDS; k++) {
+        double tokens = ceil(bends[k] * bend);
+        if (tokens > b.tokens[b.count - 1] && tokens * 2 <= (double)FAR_TOKENS)
+            b.tokens[b.count++] = tokens;
+    }
+    b.tokens[b.count++] = (double)FAR_TOKENS;
+    return b;
+}
+
+static struct row_times row_times_at(struct freezer *f, const struct bends *b, int32_t batch,
+                                     double window, double window_slope)
+{
+    struct row_times row;
+    struct kvt_step_work work = {.decodes = batch};
+    row.fixed = time_of(f, &work, KVT_STEP_FIXED);
+    for (int32_t k = 0; k < b->count; k++) {
+        work.context = b->tokens[k] * batch;
+        row.line[k] = time_of(f, &work, KVT_STEP_BY_CONTEXT);
+    }
+    if (window > 0) { /* what full windows cost beyond their slope */
+        work.context = 0.0;
+        work.windowed = batch * window;
+        double full = time_of(f, &work, KVT_STEP_BY_CONTEXT) - row.line[0];
+        row.fixed += fmax(0.0, full - window_slope * work.windowed);
+    }
+    return row;
+}
+
+/* Seconds per token inside the windows: from a batch so large that nothing else counts. */
+static double window_seconds(struct freezer *f, double window)
+{
+    double share = (double)f->shape->layout.dp * f->shape->layout.pp;
+    struct kvt_step_work work = {.decodes = 1048576.0 * share};
+    double without = time_of(f, &work, KVT_STEP_BY_CONTEXT);
+    work.windowed = work.decodes * window;
+    return (time_of(f, &work, KVT_STEP_BY_CONTEXT) - without) / work.windowed;
+}
+
+static void row_freeze(struct kvt_cost_row *row, const struct bends *b, int32_t batch,
+                       const struct row_times *low, const struct row_times *high, double share)
+{
+    int64_t at[BENDS + 2];
+    kvt_ticks time[BENDS + 2];
+    for (int32_t k = 0; k < b->count; k++) {
+        at[k] = (int64_t)b->tokens[k] * batch;
+        time[k] = ticks(low->line[k] + share * (high->line[k] - low->line[k]));
+    }
+    row->base = ticks(low->fixed + share * (high->fixed - low->fixed));
+    row_segments(row, at, time, b->count);
+}
+
+/* Every batch up to EVERY_BATCH by the laws, then one in 32 per doubling, straight between them. */
 static void freeze_rows(struct freezer *f, struct kvt_costs *costs, struct kvt_cost_row *rows)
 {
-    double bend = bend_tokens(f);
+    enum { EVERY_BATCH = 128 };
+    struct bends b = bends_of(f);
     kvt_ticks floor = ticks(law_constant(f, KVT_FAMILY_HOST_FLOOR));
-    double share = (double)f->shape->layout.dp * f->shape->layout.pp;
-    double many = 1048576.0 * share, width = many * (costs->window > 0 ? costs->window : 1);
-    struct kvt_step_work work = {.decodes = many};
-    double slope = -time_of(f, &work, KVT_STEP_BY_CONTEXT);
-    work.windowed = width;
-    slope = (slope + time_of(f, &work, KVT_STEP_BY_CONTEXT)) / width;
-    costs->window_slope = costs->window > 0 ? ticks(slope) : 0;
-    for (int32_t b = 1; b <= costs->batch_max; b++) {
-        int64_t at[BENDS + 2] = {0};
-        kvt_ticks time[BENDS + 2];
-        int32_t count = 1;
-        work = (struct kvt_step_work){.decodes = b};
-        double fixed = time_of(f, &work, KVT_STEP_FIXED);
-        double line0 = time_of(f, &work, KVT_STEP_BY_CONTEXT);
-        if (costs->window > 0) { /* what full windows cost beyond their slope */
-            work.windowed = (double)b * costs->window;
-            double full = time_of(f, &work, KVT_STEP_BY_CONTEXT) - line0;
-            work.windowed = 0.0;
-            fixed += fmax(0.0, full - slope * b * costs->window);
+    double slope = costs->window > 0 ? window_seconds(f, costs->window) : 0.0;
+    costs->window_slope = ticks(slope);
+    struct row_times low = {0}, high = {0};
+    int32_t low_batch = 0, high_batch = 0;
+    for (int32_t batch = 1; batch <= costs->batch_max; batch++) {
+        if (batch > high_batch) {
+            int32_t octave = EVERY_BATCH;
+            while (octave * 2 <= batch)
+                octave *= 2;
+            low = high, low_batch = high_batch;
+            high_batch = batch < EVERY_BATCH ? batch : batch + octave / 32 - 1;
+            high_batch = high_batch > costs->batch_max ? costs->batch_max : high_batch;
+            high = row_times_at(f, &b, high_batch, costs->window, slope);
         }
-        time[0] = ticks(line0);
-        for (int32_t k = 0; k <= BENDS; k++) {
-            double tokens = k < BENDS ? ceil(bends[k] * bend) : (double)FAR_TOKENS;
-            if (tokens * b <= (double)at[count - 1] || (k < BENDS && tokens * 2 > FAR_TOKENS))
-                continue;
-            at[count] = (int64_t)(tokens * b);
-            work.context = (double)at[count];
-            time[count++] = ticks(time_of(f, &work, KVT_STEP_BY_CONTEXT));
-        }
-        rows[b] = (struct kvt_cost_row){.base = ticks(fixed)};
-        if (b > 1 && rows[b].base < rows[b - 1].base)
-            rows[b].base = rows[b - 1].base; /* more requests are never faster */
-        row_segments(&rows[b], at, time, count);
+        double share = (double)(batch - low_batch) / (double)(high_batch - low_batch);
+        row_freeze(&rows[batch], &b, batch, &low, &high, share);
+        if (batch > 1 && rows[batch].base < rows[batch - 1].base)
+            rows[batch].base = rows[batch - 1].base; /* more requests are never faster */
     }
-    for (int32_t b = 1; b <= costs->batch_max; b++)
-        row_floor(&rows[b], floor);
+    for (int32_t batch = 1; batch <= costs->batch_max; batch++)
+        row_floor(&rows[batch], floor);
 }
 
 struct knots {
