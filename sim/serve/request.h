@@ -65,7 +65,7 @@ struct kvt_request {
     int16_t decode_replica;
     uint16_t preemptions;
     uint8_t state;         /* enum kvt_request_state */
-    bool cancelled;        /* abort when the step or transfer in flight ends */
+    bool in_transfer;      /* between its first byte on the link and the acknowledgement */
     struct kvt_holding home; /* on `replica` */
     struct kvt_holding away; /* on `decode_replica` */
 };
