@@ -251,10 +251,10 @@ static void release_member(struct kvt_core *core, struct kvt_replica *replica, i
     kvt_queue_push(&replica->draining, core->requests, r);
 }
 
-static void finish(struct kvt_core *core, struct kvt_replica *replica, int32_t r)
+static void finish(struct kvt_core *core, struct kvt_replica *replica, int32_t r, bool decoded)
 {
     kvt_core_note(core, KVT_DECIDE_FINISH, r, replica->id, core->requests[r].output);
-    kvt_core_effect(core, KVT_EFFECT_FINISH, replica->id, r, 0);
+    kvt_core_effect(core, KVT_EFFECT_FINISH, replica->id, r, decoded);
     leave_fleet(core, r, KVT_REQUEST_COMPLETED);
 }
 
@@ -271,7 +271,7 @@ static void commit_decode(struct kvt_core *core, struct kvt_replica *replica, in
     for (int32_t r = kvt_batch_finished(batch); r != KVT_NONE; r = kvt_batch_finished(batch)) {
         kvt_replica_leave(core, replica, r);
         kvt_assert(core->requests[r].generated == core->requests[r].output);
-        finish(core, replica, r);
+        finish(core, replica, r, true);
         release_member(core, replica, r);
     }
 }
@@ -294,7 +294,7 @@ static void prompt_ended(struct kvt_core *core, struct kvt_replica *replica, int
         return; /* serve: it joins the batch at the next plan */
     if (handed_off)
         core->replicas[request->decode_replica].expected--;
-    finish(core, replica, r);
+    finish(core, replica, r, false);
     kvt_replica_release(core, replica, r);
     if (handed_off)
         kvt_replica_release(core, &core->replicas[request->decode_replica], r);

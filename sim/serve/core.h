@@ -36,7 +36,7 @@ enum kvt_effect_kind {
     KVT_EFFECT_WAKE,    /* replica: plan again as soon as its current step ends */
     KVT_EFFECT_FIRST,   /* request: its first token is out */
     KVT_EFFECT_TOKEN,   /* request: the token of a repeated prefill is out */
-    KVT_EFFECT_FINISH,  /* request: its last token is out; value is the decode replica's id */
+    KVT_EFFECT_FINISH,  /* request: its last token is out; value 1: it decoded on replica */
     KVT_EFFECT_PREEMPT, /* request left the batch of replica; value 1: it decoded there */
     KVT_EFFECT_SEND,    /* request: send value more tokens; last: it was the last piece */
     KVT_EFFECT_ACK,     /* request: tell prefill that the transfer is complete */
