@@ -1,7 +1,8 @@
 /* The suites, in the order of the source: X(name) for check_<name> in test_<name>.c. */
 /* clang-format off */
 #define CHECK_SUITES(X) \
-    X(base)             \
+    X(base) \
+    X(des)             \
     X(config)           \
     X(config_errors)    \
     X(trace)            \

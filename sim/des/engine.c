@@ -203,6 +203,33 @@ static void wake(struct kvt_des *engine, int32_t replica)
     kvt_timeline_set(&engine->timeline, slot, lane->end);
 }
 
+/* Let the core know of the steps of a run that have ended before now. */
+static void settle(struct kvt_des *engine, int32_t replica)
+{
+    struct kvt_lane *lane = &engine->lanes[replica];
+    struct kvt_run *run = &lane->run;
+    if (!lane->running || run->steps == 1)
+        return;
+    const struct kvt_costs *costs = costs_of(engine, replica);
+    int64_t ended = kvt_costs_steps_until(costs, run->decodes, run->context, run->windowed,
+                                          run->growing, run->steps, engine->now - run->start) - 1;
+    if (ended == 0)
+        return;
+    const struct kvt_replica *state = &engine->core.replicas[replica];
+    struct kvt_run done = *run;
+    done.steps = ended;
+    kvt_ticks first_end = run->start + run_time(costs, run, 1);
+    kvt_ticks end = run->start + run_time(costs, run, ended);
+    kvt_observe_run(&engine->observer, &engine->core, replica, costs, &done,
+                    &state->steps[state->oldest], first_end, end);
+    kvt_core_settle(&engine->core, replica, ended);
+    lane->busy += end - run->start;
+    run->start = end;
+    run->steps -= ended;
+    run->context += ended * run->decodes;
+    run->windowed += ended * run->growing;
+}
+
 static void start_step(struct kvt_des *engine, int32_t replica)
 {
     struct kvt_core *core = &engine->core;
@@ -360,6 +387,12 @@ static void carry_out(struct kvt_des *engine)
 
 /* ---- what happens ------------------------------------------------------------------------- */
 
+static void observe_waiting(struct kvt_des *engine, int32_t replica)
+{
+    if (replica != KVT_NONE)
+        kvt_observe_arrival(&engine->observer, &engine->core, replica, engine->now);
+}
+
 static void arrival(struct kvt_des *engine)
 {
     int32_t r = engine->next_arrival++;
@@ -373,8 +406,7 @@ static void arrival(struct kvt_des *engine)
     const struct kvt_request *request = &engine->core.requests[r];
     int32_t replica = request->state == KVT_REQUEST_RESERVING ? request->decode_replica
                                                               : request->replica;
-    if (replica != KVT_NONE)
-        kvt_observe_replica(&engine->observer, &engine->core, replica, engine->now);
+    observe_waiting(engine, replica);
 }
 
 static void step_end(struct kvt_des *engine, int32_t replica)
@@ -400,7 +432,7 @@ static void step_end(struct kvt_des *engine, int32_t replica)
     }
     start_step(engine, replica);
     carry_out(engine);
-    kvt_observe_replica(&engine->observer, core, replica, engine->now);
+    kvt_observe_step_end(&engine->observer, core, replica, engine->now);
 }
 
 static void happen(struct kvt_des *engine, int32_t slot)
@@ -426,6 +458,7 @@ static void happen(struct kvt_des *engine, int32_t slot)
         r = delay_take(&engine->deliveries);
         kvt_timeline_set(&engine->timeline, SLOT_DELIVERY, delay_next(&engine->deliveries));
         kvt_core_transfer_done(&engine->core, r);
+        observe_waiting(engine, engine->core.requests[r].decode_replica);
         break;
     default:
         r = delay_take(&engine->acknowledgements);
@@ -455,10 +488,21 @@ bool kvt_des_step(struct kvt_des *engine, int64_t events)
     return true;
 }
 
-void kvt_des_cancel(struct kvt_des *engine, int32_t r)
+void kvt_des_cancel(struct kvt_des *engine, int32_t r, kvt_ticks at)
 {
+    kvt_assert(at >= engine->now);
+    kvt_assert(at <= kvt_timeline_time(&engine->timeline, kvt_timeline_next(&engine->timeline)));
+    if (at > engine->now)
+        engine->position = 0;
+    engine->now = engine->core.log.now = at;
+    const struct kvt_request *request = &engine->core.requests[r];
+    if (request->state == KVT_REQUEST_RUNNING)
+        settle(engine, request->decode_replica != KVT_NONE ? request->decode_replica
+                                                           : request->replica);
     kvt_core_cancel(&engine->core, r);
     carry_out(engine);
+    observe_waiting(engine, request->replica);
+    observe_waiting(engine, request->decode_replica);
 }
 
 enum kvt_status kvt_des_finish(struct kvt_des *engine, bool interrupted, struct kvt_err *err)
@@ -471,7 +515,7 @@ enum kvt_status kvt_des_finish(struct kvt_des *engine, bool interrupted, struct 
             value[gauge] = series->value[gauge];
         kvt_series_set(series, engine->now, value);
     }
-    kvt_assert(kvt_core_is_valid(core));
+    kvt_core_validate(core);
     if (interrupted || core->live == 0)
         return KVT_OK;
     for (int32_t r = 0; r < core->request_count; r++) {

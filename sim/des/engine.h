@@ -82,8 +82,9 @@ enum kvt_status kvt_des_init(struct kvt_des *engine, struct kvt_arena *arena,
 /* Handle up to events of what happens next. False when nothing happens any more. */
 bool kvt_des_step(struct kvt_des *engine, int64_t events);
 
-/* Cancel request r now; for drivers of aborts. */
-void kvt_des_cancel(struct kvt_des *engine, int32_t r);
+/* The client of request r goes away at time at, which lies before whatever happens next; like an
+ * arrival it comes before everything else at that time. */
+void kvt_des_cancel(struct kvt_des *engine, int32_t r, kvt_ticks at);
 
 /* Call when the loop ends: gauges are closed. KVT_ELIMIT, with the first of them, if requests are
  * left that nothing will ever serve. */

@@ -110,16 +110,33 @@ void kvt_observe_effect(struct kvt_observer *observer, const struct kvt_effect *
     }
 }
 
-void kvt_observe_replica(struct kvt_observer *observer, const struct kvt_core *core,
-                         int32_t id, kvt_ticks now)
+static int64_t waiting_of(const struct kvt_replica *replica)
+{
+    return replica->waiting.count + replica->reserving.count + replica->ready.count +
+           replica->retracted.count;
+}
+
+void kvt_observe_arrival(struct kvt_observer *observer, const struct kvt_core *core, int32_t id,
+                         kvt_ticks now)
+{
+    struct kvt_series *series = &observer->series[id];
+    int64_t value[KVT_GAUGE_COUNT] = {
+        [KVT_GAUGE_RUNNING] = series->value[KVT_GAUGE_RUNNING],
+        [KVT_GAUGE_WAITING] = waiting_of(&core->replicas[id]),
+        [KVT_GAUGE_PAGES] = series->value[KVT_GAUGE_PAGES],
+    };
+    kvt_series_set(series, now, value);
+}
+
+void kvt_observe_step_end(struct kvt_observer *observer, const struct kvt_core *core, int32_t id,
+                          kvt_ticks now)
 {
     const struct kvt_replica *replica = &core->replicas[id];
     struct kvt_series *series = &observer->series[id];
-    int64_t waiting = replica->waiting.count + replica->reserving.count + replica->ready.count +
-                      replica->retracted.count;
+    int64_t waiting = waiting_of(replica);
     if (series->value[KVT_GAUGE_RUNNING] == replica->batch.members.count &&
         series->value[KVT_GAUGE_WAITING] == waiting)
-        return; /* pages are read at decisions only: they grow in between */
+        return; /* pages are read when something was decided: they grow in between */
     int64_t value[KVT_GAUGE_COUNT] = {
         [KVT_GAUGE_RUNNING] = replica->batch.members.count,
         [KVT_GAUGE_WAITING] = waiting,

@@ -51,8 +51,11 @@ void kvt_observe_run(struct kvt_observer *observer, const struct kvt_core *core,
 void kvt_observe_effect(struct kvt_observer *observer, const struct kvt_effect *effect,
                         kvt_ticks now);
 
-/* The gauges of a replica, if it decided something. */
-void kvt_observe_replica(struct kvt_observer *observer, const struct kvt_core *core,
+/* The gauges of a replica: those that an arrival can change while a run is under way, and all of
+ * them at the end of a step, if it changed who runs and who waits. */
+void kvt_observe_arrival(struct kvt_observer *observer, const struct kvt_core *core,
                          int32_t replica, kvt_ticks now);
+void kvt_observe_step_end(struct kvt_observer *observer, const struct kvt_core *core,
+                          int32_t replica, kvt_ticks now);
 
 #endif

@@ -223,6 +223,19 @@ void kvt_core_extend(struct kvt_core *core, int32_t id, int64_t steps)
     ahead->windowed += steps * ahead->growing;
 }
 
+void kvt_core_settle(struct kvt_core *core, int32_t id, int64_t steps)
+{
+    struct kvt_replica *replica = &core->replicas[id];
+    struct kvt_step *step = &replica->steps[replica->oldest];
+    kvt_assert(replica->in_flight > 0);
+    kvt_assert(steps < kvt_batch_steps_to_finish(&replica->batch));
+    kvt_core_extend(core, id, steps);
+    kvt_batch_commit(&replica->batch, steps);
+    step->context += steps * step->decodes;
+    step->windowed += steps * step->growing;
+    step->joiner_count = 0;
+}
+
 /* r is gone: the last thing that happens to it but for giving its pages back. */
 static void leave_fleet(struct kvt_core *core, int32_t r, enum kvt_request_state state)
 {
@@ -336,5 +349,6 @@ void kvt_core_commit(struct kvt_core *core, int32_t id, int64_t steps)
         commit_chunk(core, replica, &step->chunks[i]);
     replica->oldest = 1 - replica->oldest;
     replica->in_flight--;
-    kvt_assert_slow(kvt_core_is_valid(core));
+    if (kvt_paranoid)
+        kvt_core_validate(core);
 }

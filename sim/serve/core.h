@@ -118,6 +118,10 @@ int64_t kvt_core_run_limit(const struct kvt_core *core, int32_t replica);
 void kvt_core_extend(struct kvt_core *core, int32_t replica, int64_t steps);
 void kvt_core_commit(struct kvt_core *core, int32_t replica, int64_t steps);
 
+/* Of a run under way, the first `steps` (fewer than its limit) have ended and one more is running:
+ * bring the replica's state up to that, so that something other than a step end may touch it. */
+void kvt_core_settle(struct kvt_core *core, int32_t replica, int64_t steps);
+
 /* Bytes of r may be on the link from here on (also before its first chunk is committed: by layer). */
 void kvt_core_transfer_begin(struct kvt_core *core, int32_t r);
 void kvt_core_transfer_done(struct kvt_core *core, int32_t r);
@@ -127,8 +131,8 @@ void kvt_core_cancel(struct kvt_core *core, int32_t r);
 /* Whether request r could ever be served; otherwise what it would need and what there is. */
 bool kvt_core_can_serve(const struct kvt_core *core, int32_t r, int64_t *need, int64_t *have);
 
-/* Every invariant of every part. O(everything): for --paranoid and tests. */
-bool kvt_core_is_valid(const struct kvt_core *core);
+/* Assert every invariant of every part. O(everything): for --paranoid and tests. */
+void kvt_core_validate(const struct kvt_core *core);
 
 /* --- for the files of this folder ----------------------------------------------------------- */
 

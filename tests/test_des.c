@@ -1,0 +1,113 @@
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "sim/base/assert.h"
+#include "tests/check.h"
+#include "tests/world.h"
+
+#define WORLDS 300
+
+static struct world world;
+
+static void compare(const struct world_outcome *a, const struct world_outcome *b, const char *what)
+{
+    char note[128];
+    snprintf(note, sizeof note, "world %llu, %s", (unsigned long long)world.seed, what);
+    CHECK_I64((int64_t)a->digest, (int64_t)b->digest, note);
+    CHECK_I64((int64_t)a->times, (int64_t)b->times, note);
+    CHECK_I64((int64_t)a->gaps, (int64_t)b->gaps, note);
+    CHECK_I64((int64_t)a->gauges, (int64_t)b->gauges, note);
+    CHECK_I64(a->steps, b->steps, note);
+    CHECK_I64(a->preemptions, b->preemptions, note);
+    CHECK_I64(a->end, b->end, note);
+}
+
+/* First world to draw and how many: KVT_WORLD=N runs that one alone. */
+static void each_world(uint64_t first, int count, void (*check)(void))
+{
+    const char *only = getenv("KVT_WORLD");
+    if (only != NULL) {
+        first = strtoull(only, NULL, 10);
+        count = 1;
+    }
+    for (int i = 0; i < count; i++) {
+        world_draw(&world, first + (uint64_t)i);
+        check();
+    }
+}
+
+static void macro_equals_exact(void)
+{
+    struct world_outcome macro, exact;
+    world_run(&world, false, false, &macro);
+    world_run(&world, true, false, &exact);
+    compare(&macro, &exact, "macro against exact steps");
+    CHECK_NOTE(macro.events <= exact.events, "a macro-step saves events");
+}
+
+static void a_macro_step_equals_its_steps(void)
+{
+    each_world(1, WORLDS, macro_equals_exact);
+}
+
+static void a_log_changes_nothing_in(void)
+{
+    struct world_outcome plain, logged;
+    world_run(&world, false, false, &plain);
+    world_run(&world, false, true, &logged);
+    compare(&plain, &logged, "with and without a log");
+}
+
+static void a_log_changes_nothing(void)
+{
+    each_world(1000, WORLDS, a_log_changes_nothing_in);
+}
+
+static void paranoid_world(void)
+{
+    struct world_outcome first, second;
+    bool before = kvt_paranoid;
+    kvt_paranoid = true; /* every invariant after every step */
+    world_run(&world, false, true, &first);
+    world_run(&world, true, false, &second);
+    kvt_paranoid = before;
+    compare(&first, &second, "named macro against counted exact");
+    CHECK_I64(first.completed + first.rejected + first.aborted,
+              world.spec.core.request_count, "no request is lost");
+}
+
+static void every_invariant_holds_after_every_step(void)
+{
+    each_world(5000, 60, paranoid_world);
+}
+
+/* The worlds must reach what they are there for: pressure, prefixes, ties, aborts. */
+static void the_worlds_are_wild(void)
+{
+    int64_t preempted = 0, cached = 0, aborted = 0, rejected = 0, saved = 0, completed = 0;
+    for (int i = 0; i < WORLDS; i++) {
+        struct world_outcome outcome;
+        world_draw(&world, (uint64_t)i + 1);
+        world_run(&world, false, false, &outcome);
+        preempted += outcome.preemptions > 0;
+        cached += outcome.cached > 0;
+        aborted += outcome.aborted > 0;
+        rejected += outcome.rejected > 0;
+        completed += outcome.completed;
+        saved += outcome.steps > 2 * outcome.events;
+    }
+    CHECK_NOTE(preempted > 30, "worlds with preemption");
+    CHECK_NOTE(cached > 30, "worlds with prefix hits");
+    CHECK_NOTE(aborted > 20, "worlds with aborts");
+    CHECK_NOTE(rejected > 5, "worlds with rejections");
+    CHECK_NOTE(saved > 30, "worlds where most steps are inside macro-steps");
+    CHECK_NOTE(completed > 10000, "requests served");
+}
+
+const struct check_test check_des[] = {
+    {"a macro-step equals its steps, to the last bit", a_macro_step_equals_its_steps, false},
+    {"a log changes nothing", a_log_changes_nothing, false},
+    {"every invariant holds after every step", every_invariant_holds_after_every_step, false},
+    {"the worlds are wild", the_worlds_are_wild, false},
+    {NULL, NULL, false},
+};

@@ -1,0 +1,254 @@
+#include "tests/world.h"
+
+#include <string.h>
+
+#include "tests/check.h"
+
+static struct kvt_stream dice;
+
+static int64_t draw(int64_t low, int64_t high)
+{
+    return low + (int64_t)kvt_stream_below(&dice, (uint64_t)(high - low + 1));
+}
+
+static bool chance(int64_t percent)
+{
+    return draw(1, 100) <= percent;
+}
+
+/* Few distinct values, so that step ends, arrivals and transfers of several replicas coincide. */
+static void draw_costs(struct world *world, int role, int32_t batch_max, bool coarse)
+{
+    struct kvt_costs *costs = &world->costs[role];
+    int64_t unit = coarse ? 1000 : 1;
+    *costs = (struct kvt_costs){.batch_max = batch_max, .rows = world->rows[role]};
+    int64_t base = draw(1, 40) * 1000, per_request = coarse ? 0 : draw(0, 300);
+    int64_t slope = coarse ? 0 : draw(0, 20);
+    int32_t segments = coarse ? 1 : (int32_t)draw(1, 4);
+    int64_t step = draw(1, 200);
+    for (int32_t b = 1; b <= batch_max; b++) {
+        struct kvt_cost_row *row = &costs->rows[b];
+        *row = (struct kvt_cost_row){.base = base + b * per_request, .segments = segments};
+        for (int32_t s = 1; s < segments; s++) {
+            row->start[s] = row->start[s - 1] + step * (s + b);
+            row->slope[s - 1] = slope * s;
+            row->value[s] =
+                row->value[s - 1] + row->slope[s - 1] * (row->start[s] - row->start[s - 1]);
+        }
+        row->slope[segments - 1] = slope * segments;
+    }
+    world->token_at[1] = 4096;
+    world->token_time[1] = 4096 * draw(1, 50) * unit;
+    costs->token_knots = 2;
+    costs->token_at = world->token_at;
+    costs->token_time = world->token_time;
+    costs->pair_slope = coarse ? 0 : draw(0, 1 << 22);
+    costs->prefill_base = draw(0, 20) * 1000;
+    costs->row_cost = coarse ? 0 : draw(0, 500);
+    costs->copy_slope = coarse ? 0 : draw(0, 50);
+}
+
+static void draw_role(struct world *world, enum kvt_role role, int32_t page_tokens, bool coarse)
+{
+    struct kvt_replica_spec *spec = &world->roles[role];
+    int32_t batch = (int32_t)draw(1, 24);
+    *spec = (struct kvt_replica_spec){
+        .role = role,
+        .engine = chance(50) ? KVT_ENGINE_SGLANG : KVT_ENGINE_VLLM,
+        .pages = (int32_t)draw(8, chance(50) ? 40 : 400) * 64 / page_tokens + 1,
+        .page_tokens = page_tokens,
+        .window = chance(30) ? (int32_t)draw(2, 120) : 0,
+        .overlap = chance(50),
+        .free_order = chance(50) ? KVT_FREE_LIFO : KVT_FREE_FIFO,
+        .chunk_tokens = (int32_t)draw(1, 8) * 64,
+        .batch_tokens = (int32_t)draw(1, 16) * 64,
+        .max_running = batch,
+        .max_model_len = 1 << 20,
+        .conservativeness = chance(70) ? 1 : 0.3,
+        .reserved_decode_tokens = (int32_t)draw(0, 64),
+    };
+    if (spec->engine == KVT_ENGINE_VLLM && spec->batch_tokens < batch + 1)
+        spec->batch_tokens = batch + 1;
+    spec->prefix_cache = role != KVT_ROLE_DECODE && chance(40);
+    draw_costs(world, role, batch, coarse);
+    if (spec->window > 0)
+        world->costs[role].window_slope = coarse ? 0 : draw(0, 30);
+    world->costs[role].window = spec->window;
+    world->spec.costs[role] = &world->costs[role];
+    world->spec.core.roles[role] = spec;
+    world->spec.core.replicas[role] = (int32_t)draw(1, 3);
+    world->spec.core.routers[role] = (enum kvt_router)draw(0, KVT_ROUTER_COUNT - 1);
+}
+
+static void draw_requests(struct world *world, bool coarse)
+{
+    int32_t count = (int32_t)draw(1, chance(50) ? 40 : WORLD_REQUESTS_MAX);
+    int64_t longest_in = chance(50) ? 60 : 700, longest_out = chance(50) ? 30 : 300;
+    int64_t gap = draw(0, 1) ? draw(1, 60) * 1000 : draw(1, 2000) * 1000;
+    bool equal = chance(25); /* everyone asks for the same: finishes tie */
+    int64_t in = draw(1, longest_in), out = draw(1, longest_out);
+    kvt_ticks now = 0;
+    int64_t used = 0;
+    for (int32_t r = 0; r < count; r++) {
+        world->input[r] = (int32_t)(equal ? in : draw(1, longest_in));
+        world->output[r] = (int32_t)(equal ? out : draw(1, longest_out));
+        world->arrival[r] = now;
+        if (!chance(30))
+            now += coarse ? draw(0, gap / 1000) * 1000 : draw(0, gap);
+        world->hash_begin[r] = used;
+        int32_t blocks = (world->input[r] + 63) / 64;
+        uint64_t family = (uint64_t)draw(0, 3), shared = (uint64_t)draw(0, 12);
+        for (int32_t b = 0; b < blocks; b++)
+            world->hashes[used++] = (uint64_t)b < shared ? family * 1000 + (uint64_t)b
+                                                         : (uint64_t)r * 100000 + (uint64_t)b;
+    }
+    world->hash_begin[count] = used;
+    world->spec.core.request_count = count;
+}
+
+void world_draw(struct world *world, uint64_t seed)
+{
+    kvt_stream_init(&dice, seed, KVT_PURPOSE_TEST, 1);
+    memset(world, 0, sizeof *world);
+    world->seed = seed;
+    bool coarse = chance(40), disaggregated = chance(50);
+    int32_t page_tokens = (int32_t[]){1, 2, 7, 16, 64}[draw(0, 4)];
+    if (disaggregated) {
+        draw_role(world, KVT_ROLE_PREFILL, page_tokens, coarse);
+        draw_role(world, KVT_ROLE_DECODE, page_tokens, coarse);
+    } else {
+        draw_role(world, KVT_ROLE_SERVE, page_tokens, coarse);
+    }
+    draw_requests(world, coarse);
+    struct kvt_des_spec *spec = &world->spec;
+    spec->core.input = world->input;
+    spec->core.output = world->output;
+    spec->core.tenants = 1;
+    if (chance(70)) {
+        spec->core.hash_begin = world->hash_begin;
+        spec->core.hashes = world->hashes;
+        spec->core.block_tokens = 64;
+    }
+    int64_t mode = draw(0, 9);
+    spec->core.decode_only = disaggregated && mode == 0;
+    spec->core.prefill_only = mode == 1;
+    spec->link = (struct kvt_link_spec){
+        .bytes_per_s = (double)draw(1, 100) * 1e8,
+        .per = (enum kvt_link_scope)draw(0, KVT_LINK_SCOPE_COUNT - 1),
+        .prefill_gpus = 8,
+        .decode_gpus = (int32_t)draw(1, 8),
+        .latency = draw(0, 10) * 1000,
+        .stream = (enum kvt_stream_mode)draw(0, KVT_STREAM_COUNT - 1),
+        .layers = (int32_t)draw(1, 8),
+        .bytes_per_token = draw(1, 1000),
+    };
+    if (spec->core.prefill_only)
+        for (int32_t r = 0; r < spec->core.request_count; r++)
+            world->output[r] = 1;
+    spec->concurrency = chance(25) ? draw(1, 40) : 0;
+    spec->think = chance(50) ? 0 : draw(0, 100) * 1000;
+    spec->until = KVT_NEVER;
+    spec->warmup = chance(50) ? 0 : world->arrival[spec->core.request_count / 3];
+    spec->arrival = world->arrival;
+    spec->series_points = 16;
+    world->cancels = chance(30) ? (int32_t)draw(1, 20) : 0;
+}
+
+static void count_decision(void *context, const struct kvt_decision *decision)
+{
+    int64_t *count = context;
+    *count += decision->kind < KVT_DECISION_KINDS;
+}
+
+static uint64_t digest_of(uint64_t digest, const void *bytes, size_t count)
+{
+    const uint8_t *p = bytes;
+    for (size_t i = 0; i + 8 <= count; i += 8) {
+        uint64_t word;
+        memcpy(&word, p + i, 8);
+        digest = kvt_digest_add(digest, word);
+    }
+    return digest;
+}
+
+static void outcome_of(struct kvt_des *des, struct world_outcome *outcome)
+{
+    const struct kvt_observer *seen = &des->observer;
+    size_t rows = (size_t)des->core.request_count * sizeof(kvt_ticks);
+    outcome->digest = des->core.log.digest;
+    outcome->times = digest_of(1, seen->first_token, rows);
+    outcome->times = digest_of(outcome->times, seen->finish, rows);
+    outcome->gaps = digest_of(1, seen->itl.bins, KVT_BINS * sizeof(uint64_t));
+    outcome->gaps = kvt_digest_add(outcome->gaps, (uint64_t)seen->itl.sum);
+    outcome->gauges = 1;
+    for (int32_t i = 0; i < des->core.replica_count; i++) {
+        for (int32_t point = 0; point < seen->series[i].used; point++)
+            for (int gauge = 0; gauge < KVT_GAUGE_COUNT; gauge++) {
+                double mean = kvt_series_mean(&seen->series[i], point, (enum kvt_gauge)gauge);
+                outcome->gauges = digest_of(outcome->gauges, &mean, sizeof mean);
+            }
+        outcome->cached += des->core.replicas[i].cached_tokens;
+    }
+    outcome->events = des->events;
+    outcome->steps = seen->steps;
+    outcome->completed = des->core.counts[0].completed;
+    outcome->rejected = des->core.counts[0].rejected;
+    outcome->aborted = des->core.counts[0].aborted;
+    outcome->preemptions = des->core.preemptions;
+    outcome->end = des->now;
+}
+
+/* Cancels hang on simulated time alone, so that both ways of running see them at the same place:
+ * request 7 i goes away when the clock first passes its arrival and a bit. */
+static void run_with_cancels(struct kvt_des *des, const struct world *world)
+{
+    bool more = true;
+    for (int32_t i = 0; i < world->cancels && more; i++) {
+        int32_t r = i * 7;
+        if (r >= des->core.request_count)
+            break;
+        kvt_ticks at = world->arrival[r] + i * 5000 + 1;
+        while (more && kvt_timeline_time(&des->timeline, kvt_timeline_next(&des->timeline)) < at)
+            more = kvt_des_step(des, 1);
+        if (!more || des->now > at || world->spec.concurrency > 0)
+            continue;
+        kvt_des_cancel(des, r, at);
+    }
+    while (kvt_des_step(des, 1000))
+        ;
+}
+
+void world_run(struct world *world, bool exact, bool logged, struct world_outcome *outcome)
+{
+    *outcome = (struct world_outcome){0};
+    struct kvt_arena arena;
+    struct kvt_err err = {0};
+    static kvt_ticks arrival[WORLD_REQUESTS_MAX];
+    memcpy(arrival, world->arrival, sizeof arrival);
+    struct kvt_des_spec spec = world->spec;
+    struct kvt_replica_spec roles[KVT_ROLE_COUNT];
+    for (int role = 0; role < KVT_ROLE_COUNT; role++) {
+        roles[role] = world->roles[role];
+        roles[role].named = logged;
+        if (spec.core.roles[role] != NULL)
+            spec.core.roles[role] = &roles[role];
+    }
+    spec.exact = exact;
+    spec.arrival = arrival;
+    CHECK_OK(kvt_arena_init(&arena, kvt_des_bytes(&spec), &err), err);
+    static struct kvt_des des;
+    enum kvt_status status = kvt_des_init(&des, &arena, &spec, &err);
+    CHECK_OK(status, err);
+    int64_t decisions = 0;
+    if (logged) {
+        des.core.log.sink = count_decision;
+        des.core.log.context = &decisions;
+    }
+    if (status == KVT_OK) {
+        run_with_cancels(&des, world);
+        outcome->status = kvt_des_finish(&des, false, &err);
+        CHECK_OK(outcome->status, err);
+        outcome_of(&des, outcome);
+    }
+    kvt_arena_release(&arena);
+}

@@ -1,0 +1,46 @@
+/*
+ * world.h - small random fleets and loads for tests of the serving core and the engine
+ *
+ * A world is drawn from a seed: roles, engines, pools of few pages, windows, prefixes, links, ties.
+ * Running it gives everything that must not depend on how it was run.
+ */
+#ifndef KVT_TESTS_WORLD_H
+#define KVT_TESTS_WORLD_H
+
+#include "sim/base/random.h"
+#include "sim/des/engine.h"
+
+#define WORLD_REQUESTS_MAX 400
+
+struct world {
+    uint64_t seed;
+    struct kvt_replica_spec roles[KVT_ROLE_COUNT];
+    bool present[KVT_ROLE_COUNT];
+    struct kvt_des_spec spec;
+    struct kvt_costs costs[KVT_ROLE_COUNT];
+    struct kvt_cost_row rows[KVT_ROLE_COUNT][64];
+    int64_t token_at[2];
+    kvt_ticks token_time[2];
+    int32_t input[WORLD_REQUESTS_MAX], output[WORLD_REQUESTS_MAX];
+    kvt_ticks arrival[WORLD_REQUESTS_MAX];
+    int64_t hash_begin[WORLD_REQUESTS_MAX + 1];
+    uint64_t hashes[WORLD_REQUESTS_MAX * 16];
+    int32_t cancels; /* requests cancelled at fixed event-independent times */
+};
+
+struct world_outcome {
+    enum kvt_status status;
+    uint64_t digest;      /* of the decisions */
+    uint64_t times;       /* of all token times */
+    uint64_t gaps;        /* of the ITL histogram */
+    uint64_t gauges;      /* of the series */
+    int64_t events, steps, completed, rejected, aborted, preemptions, cached;
+    kvt_ticks end;
+};
+
+void world_draw(struct world *world, uint64_t seed);
+
+/* logged: name pages and give the log a sink. */
+void world_run(struct world *world, bool exact, bool logged, struct world_outcome *outcome);
+
+#endif
