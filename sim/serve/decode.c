@@ -88,6 +88,16 @@ static void reserve(struct kvt_core *core, struct kvt_replica *replica)
     }
 }
 
+static void join_ready(struct kvt_core *core, struct kvt_replica *replica)
+{
+    while (replica->ready.count > 0 &&
+           replica->batch.members.count < replica->spec.max_running) {
+        int32_t r = replica->ready.head;
+        kvt_queue_remove(&replica->ready, core->requests, r);
+        kvt_replica_join(replica, r);
+    }
+}
+
 bool kvt_decode_plan(struct kvt_core *core, struct kvt_replica *replica, struct kvt_step *step)
 {
     struct kvt_batch *batch = &replica->batch;
@@ -95,14 +105,14 @@ bool kvt_decode_plan(struct kvt_core *core, struct kvt_replica *replica, struct 
         resume(core, replica, step);
         reserve(core, replica);
     }
-    while (replica->ready.count > 0 && batch->members.count < replica->spec.max_running) {
-        int32_t r = replica->ready.head;
-        kvt_queue_remove(&replica->ready, core->requests, r);
-        kvt_replica_join(replica, r);
-    }
+    join_ready(core, replica);
+    /* The last member may go too where others hold the pages that it lacks: they can run instead. */
+    bool others = replica->ready.count + replica->expected > 0;
+    kvt_sglang_make_room(core, replica, others ? 0 : 1);
+    if (batch->members.count == 0)
+        join_ready(core, replica);
     if (batch->members.count == 0)
         return false;
-    kvt_sglang_make_room(core, replica);
     if (kvt_batch_demand(batch, 1) > kvt_replica_available(replica)) {
         replica->blocked = true;
         return false;

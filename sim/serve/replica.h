@@ -150,8 +150,9 @@ bool kvt_sglang_plan(struct kvt_core *core, struct kvt_replica *replica, struct 
 bool kvt_vllm_plan(struct kvt_core *core, struct kvt_replica *replica, struct kvt_step *step);
 bool kvt_decode_plan(struct kvt_core *core, struct kvt_replica *replica, struct kvt_step *step);
 
-/* sglang: retract until the next decode fits; sets the new-token ratio. */
-void kvt_sglang_make_room(struct kvt_core *core, struct kvt_replica *replica);
+/* sglang: retract until the next decode fits or only `keep` members are left; sets the new-token
+ * ratio. */
+void kvt_sglang_make_room(struct kvt_core *core, struct kvt_replica *replica, int32_t keep);
 
 /* sglang: the ratio of `steps` decode steps later. */
 static inline void kvt_sglang_decay(struct kvt_replica *replica, int64_t steps)

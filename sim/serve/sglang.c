@@ -137,12 +137,12 @@ static int32_t retraction_victim(const struct kvt_core *core, const struct kvt_b
     return victim;
 }
 
-void kvt_sglang_make_room(struct kvt_core *core, struct kvt_replica *replica)
+void kvt_sglang_make_room(struct kvt_core *core, struct kvt_replica *replica, int32_t keep)
 {
     struct kvt_batch *batch = &replica->batch;
     bool retracted = false;
     while (kvt_batch_demand(batch, 1) > kvt_replica_available(replica) &&
-           batch->members.count > 1) {
+           batch->members.count > keep) {
         kvt_replica_preempt(core, replica, retraction_victim(core, batch), false);
         retracted = true;
     }
@@ -168,7 +168,7 @@ bool kvt_sglang_plan(struct kvt_core *core, struct kvt_replica *replica, struct 
             replica->ratio = replica->ratio_first;
         return false;
     }
-    kvt_sglang_make_room(core, replica);
+    kvt_sglang_make_room(core, replica, 1);
     if (kvt_batch_demand(&replica->batch, 1) > kvt_replica_available(replica)) {
         replica->blocked = true; /* pages of the step in flight will come back */
         return false;
