@@ -169,8 +169,12 @@ const struct kvt_step *kvt_core_plan(struct kvt_core *core, int32_t id)
     struct kvt_chunk *chunks = step->chunks;
     int32_t *joiners = step->joiners;
     *step = (struct kvt_step){.chunks = chunks, .joiners = joiners};
-    if (!policy_plan(core, replica, step))
+    if (!policy_plan(core, replica, step)) {
+        /* Nothing to do although someone waits: whoever gives something back has to wake us. */
+        if (replica->waiting.count + replica->reserving.count + replica->retracted.count > 0)
+            replica->blocked = true;
         return NULL;
+    }
     replica->in_flight++;
     replica->unjoined = step;
     return step;
