@@ -12,7 +12,7 @@ model    base config
 cost     base model
 serve    base model
 fault    base serve
-des      base model cost serve fault
+des      base model cost serve fault metrics
 trace    base
 metrics  base
 output   base metrics

@@ -30,10 +30,10 @@ struct world {
 
 struct world_outcome {
     enum kvt_status status;
-    uint64_t digest;      /* of the decisions */
-    uint64_t times;       /* of all token times */
-    uint64_t gaps;        /* of the ITL histogram */
-    uint64_t gauges;      /* of the series */
+    uint64_t digest; /* of the decisions */
+    uint64_t times;  /* of all token times */
+    uint64_t gaps;   /* of the ITL histogram */
+    uint64_t gauges; /* of the series */
     int64_t events, steps, completed, rejected, aborted, preemptions, cached;
     kvt_ticks end;
 };

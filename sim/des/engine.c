@@ -125,7 +125,7 @@ size_t kvt_des_bytes(const struct kvt_des_spec *spec)
 }
 
 enum kvt_status kvt_des_init(struct kvt_des *engine, struct kvt_arena *arena,
-                                const struct kvt_des_spec *spec, struct kvt_err *err)
+                             const struct kvt_des_spec *spec, struct kvt_err *err)
 {
     *engine = (struct kvt_des){.spec = *spec};
     KVT_TRY(kvt_core_init(&engine->core, arena, &spec->core, err));
@@ -212,7 +212,8 @@ static void settle(struct kvt_des *engine, int32_t replica)
         return;
     const struct kvt_costs *costs = costs_of(engine, replica);
     int64_t ended = kvt_costs_steps_until(costs, run->decodes, run->context, run->windowed,
-                                          run->growing, run->steps, engine->now - run->start) - 1;
+                                          run->growing, run->steps, engine->now - run->start) -
+                    1;
     if (ended == 0)
         return;
     const struct kvt_replica *state = &engine->core.replicas[replica];
@@ -246,11 +247,14 @@ static void start_step(struct kvt_des *engine, int32_t replica)
     const struct kvt_step *step = &state->steps[state->oldest];
     const struct kvt_costs *costs = costs_of(engine, replica);
     int64_t steps = engine->spec.exact ? 1 : kvt_core_run_limit(core, replica);
-    lane->run = (struct kvt_run){.start = engine->now, .steps = steps, .decodes = step->decodes,
-                                 .growing = step->growing, .context = step->context,
+    lane->run = (struct kvt_run){.start = engine->now,
+                                 .steps = steps,
+                                 .decodes = step->decodes,
+                                 .growing = step->growing,
+                                 .context = step->context,
                                  .windowed = step->windowed};
-    kvt_ticks time = is_plain_decode(step) ? run_time(costs, &lane->run, steps)
-                                           : step_time(costs, step);
+    kvt_ticks time =
+        is_plain_decode(step) ? run_time(costs, &lane->run, steps) : step_time(costs, step);
     lane->end = engine->now + time;
     kvt_assert(time > 0 && lane->end > engine->now);
     kvt_timeline_set(&engine->timeline, slot, lane->end);
@@ -404,8 +408,8 @@ static void arrival(struct kvt_des *engine)
     kvt_core_arrive(&engine->core, r);
     carry_out(engine);
     const struct kvt_request *request = &engine->core.requests[r];
-    int32_t replica = request->state == KVT_REQUEST_RESERVING ? request->decode_replica
-                                                              : request->replica;
+    int32_t replica =
+        request->state == KVT_REQUEST_RESERVING ? request->decode_replica : request->replica;
     observe_waiting(engine, replica);
 }
 
@@ -417,9 +421,8 @@ static void step_end(struct kvt_des *engine, int32_t replica)
         const struct kvt_replica *state = &core->replicas[replica];
         const struct kvt_step *step = &state->steps[state->oldest];
         const struct kvt_run *run = &lane->run;
-        kvt_ticks first_end = run->steps == 1
-                                  ? lane->end
-                                  : run->start + run_time(costs_of(engine, replica), run, 1);
+        kvt_ticks first_end =
+            run->steps == 1 ? lane->end : run->start + run_time(costs_of(engine, replica), run, 1);
         kvt_core_extend(core, replica, run->steps - 1);
         kvt_observe_run(&engine->observer, core, replica, costs_of(engine, replica), run, step,
                         first_end, lane->end);
@@ -497,8 +500,8 @@ void kvt_des_cancel(struct kvt_des *engine, int32_t r, kvt_ticks at)
     engine->now = engine->core.log.now = at;
     const struct kvt_request *request = &engine->core.requests[r];
     if (request->state == KVT_REQUEST_RUNNING)
-        settle(engine, request->decode_replica != KVT_NONE ? request->decode_replica
-                                                           : request->replica);
+        settle(engine,
+               request->decode_replica != KVT_NONE ? request->decode_replica : request->replica);
     kvt_core_cancel(&engine->core, r);
     carry_out(engine);
     observe_waiting(engine, request->replica);

@@ -1,19 +1,21 @@
 /*
  * engine.h - the serving core in virtual time
  *
- * The engine owns the clock. It takes the next thing that happens from the timeline, tells the core,
- * carries out the effects, and gives every replica that is at a step end its next step. A step takes
- * what its role's frozen costs say (sim/cost/costs.h); a transfer what its share of the link gives.
+ * The engine owns the clock. It takes the next thing that happens from the timeline, tells the
+ * core, carries out the effects, and gives every replica that is at a step end its next step. A
+ * step takes what its role's frozen costs say (sim/cost/costs.h); a transfer what its share of the
+ * link gives.
  *
  * Order at one time: arrivals, transfers, acknowledgements, then replicas by number. So a request
  * that arrives exactly when a step ends is seen by the plan made at that end.
  *
  * Macro-steps: where the core says that a decode step may repeat k times, the engine schedules the
- * end of the k-th and nothing in between. Whatever would change the plan earlier cuts the run at the
- * first step end that could see it. With `exact` every step is an event of its own; times, digest
- * and histograms are the same to the last bit.
+ * end of the k-th and nothing in between. Whatever would change the plan earlier cuts the run at
+ * the first step end that could see it. With `exact` every step is an event of its own; times,
+ * digest and histograms are the same to the last bit.
  *
- * INITIALIZE, STEP, DONE: the caller owns the loop (progress, SIGINT). Nothing allocates after init.
+ * INITIALIZE, STEP, DONE: the caller owns the loop (progress, SIGINT). Nothing allocates after
+ * init.
  */
 #ifndef KVT_DES_ENGINE_H
 #define KVT_DES_ENGINE_H
@@ -25,10 +27,10 @@
 #include "sim/serve/core.h"
 
 struct kvt_link_spec {
-    double bytes_per_s;      /* of one `per` */
+    double bytes_per_s; /* of one `per` */
     enum kvt_link_scope per;
     int32_t prefill_gpus, decode_gpus; /* of one replica */
-    kvt_ticks latency;       /* of the last piece, and of the acknowledgement */
+    kvt_ticks latency;                 /* of the last piece, and of the acknowledgement */
     enum kvt_stream_mode stream;
     int32_t layers;          /* by-layer: pieces of a chunk */
     int64_t bytes_per_token; /* over all ranks of the decode replica that get a copy */
@@ -38,10 +40,10 @@ struct kvt_des_spec {
     struct kvt_core_spec core;
     const struct kvt_costs *costs[KVT_ROLE_COUNT]; /* with overlap or host time already in them */
     struct kvt_link_spec link;
-    kvt_ticks *arrival;      /* [core.request_count]; a closed loop fills it as it goes */
-    int64_t concurrency;     /* > 0: closed loop, that many requests under way */
-    kvt_ticks think;         /* closed: from a request's end to the next arrival */
-    kvt_ticks until;         /* no arrivals after this */
+    kvt_ticks *arrival;  /* [core.request_count]; a closed loop fills it as it goes */
+    int64_t concurrency; /* > 0: closed loop, that many requests under way */
+    kvt_ticks think;     /* closed: from a request's end to the next arrival */
+    kvt_ticks until;     /* no arrivals after this */
     kvt_ticks warmup;
     int32_t series_points;
     bool exact;
@@ -66,18 +68,18 @@ struct kvt_des {
     struct kvt_timeline timeline;
     struct kvt_link link;
     struct kvt_observer observer;
-    struct kvt_lane *lanes;      /* [replicas] */
+    struct kvt_lane *lanes;                                 /* [replicas] */
     struct kvt_delay deliveries, acknowledgements, returns; /* returns: closed-loop arrivals */
-    int32_t next_arrival;        /* request */
+    int32_t next_arrival;                                   /* request */
     kvt_ticks now;
-    int32_t position;            /* the last slot handled at this time: what comes before is past */
+    int32_t position; /* the last slot handled at this time: what comes before is past */
     int64_t events;
-    int64_t *ahead_bytes;        /* by-layer: [requests] of the chunk that is being computed */
+    int64_t *ahead_bytes; /* by-layer: [requests] of the chunk that is being computed */
 };
 
 /* Everything is taken from the arena. The spec's arrays are borrowed. */
 enum kvt_status kvt_des_init(struct kvt_des *engine, struct kvt_arena *arena,
-                                const struct kvt_des_spec *spec, struct kvt_err *err);
+                             const struct kvt_des_spec *spec, struct kvt_err *err);
 
 /* Handle up to events of what happens next. False when nothing happens any more. */
 bool kvt_des_step(struct kvt_des *engine, int64_t events);
@@ -88,8 +90,7 @@ void kvt_des_cancel(struct kvt_des *engine, int32_t r, kvt_ticks at);
 
 /* Call when the loop ends: gauges are closed. KVT_ELIMIT, with the first of them, if requests are
  * left that nothing will ever serve. */
-enum kvt_status kvt_des_finish(struct kvt_des *engine, bool interrupted,
-                                  struct kvt_err *err);
+enum kvt_status kvt_des_finish(struct kvt_des *engine, bool interrupted, struct kvt_err *err);
 
 /* Bytes of arena that kvt_des_init will take, at most. */
 size_t kvt_des_bytes(const struct kvt_des_spec *spec);

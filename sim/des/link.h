@@ -2,10 +2,10 @@
  * link.h - transfers that share bandwidth fairly
  *
  * A flow carries the KV of one request from a source port (a prefill replica) to a sink port (a
- * decode replica). Ports have a capacity; flows share them max-min fairly: no flow can be given more
- * without taking from one that has less or as much. Shares are recomputed whenever a flow starts or
- * ends, and never in between. Bytes may be added to a flow while it runs (by chunk, by layer); a
- * flow ends when its last bytes were added and all are through.
+ * decode replica). Ports have a capacity; flows share them max-min fairly: no flow can be given
+ * more without taking from one that has less or as much. Shares are recomputed whenever a flow
+ * starts or ends, and never in between. Bytes may be added to a flow while it runs (by chunk, by
+ * layer); a flow ends when its last bytes were added and all are through.
  *
  * Everything is a whole number: a rate is bytes per 2^20 ticks (1.024 us), what is left is bytes
  * times 2^20. So a flow's end is exact, and rounds up to a tick.
@@ -23,24 +23,24 @@
 #define KVT_RATE_TICKS (INT64_C(1) << 20) /* a rate is bytes per this */
 
 struct kvt_flow {
-    int64_t left;  /* bytes * 2^20 still to go, as of link->now */
-    int64_t rate;  /* bytes per 2^20 ticks */
+    int64_t left; /* bytes * 2^20 still to go, as of link->now */
+    int64_t rate; /* bytes per 2^20 ticks */
     int32_t source, sink;
     int32_t request;
-    bool last;     /* no more bytes will be added */
+    bool last; /* no more bytes will be added */
 };
 
 struct kvt_link {
     int32_t port_count;
-    int64_t *capacity; /* [port_count] bytes per 2^20 ticks */
-    int64_t *room;     /* [port_count] scratch of the sharing */
-    int32_t *users;    /* [port_count] scratch */
+    int64_t *capacity;      /* [port_count] bytes per 2^20 ticks */
+    int64_t *room;          /* [port_count] scratch of the sharing */
+    int32_t *users;         /* [port_count] scratch */
     struct kvt_flow *flows; /* [flow_capacity]; the first `count` are in use, in order of start */
-    int32_t *flow_of;  /* [requests] index in flows, or -1 */
+    int32_t *flow_of;       /* [requests] index in flows, or -1 */
     int32_t count;
     kvt_ticks now;
-    int64_t bytes;     /* handed to the link in all */
-    kvt_ticks busy;    /* time with at least one flow moving */
+    int64_t bytes;  /* handed to the link in all */
+    kvt_ticks busy; /* time with at least one flow moving */
 };
 
 /* Rates are bytes/s; a port without limit may have INT64_MAX / 2^20. */

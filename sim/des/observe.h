@@ -14,16 +14,16 @@
 #include "sim/metrics/metrics.h"
 #include "sim/serve/core.h"
 
-struct kvt_gaps { /* of one replica */
+struct kvt_gaps {     /* of one replica */
     kvt_ticks last;   /* its batch's last token */
     int64_t measured; /* members that decoded here and are measured */
 };
 
 struct kvt_observer {
-    const kvt_ticks *arrival;  /* borrowed */
-    kvt_ticks *first_token;    /* [requests] KVT_NEVER where none */
-    kvt_ticks *finish;         /* [requests] KVT_NEVER where none */
-    kvt_ticks *last_token;     /* [requests] while not in a batch */
+    const kvt_ticks *arrival; /* borrowed */
+    kvt_ticks *first_token;   /* [requests] KVT_NEVER where none */
+    kvt_ticks *finish;        /* [requests] KVT_NEVER where none */
+    kvt_ticks *last_token;    /* [requests] while not in a batch */
     kvt_ticks warmup;
     struct kvt_histogram itl;
     struct kvt_gaps *gaps;     /* [replicas] */

@@ -10,8 +10,8 @@ enum kvt_status kvt_timeline_init(struct kvt_timeline *timeline, struct kvt_aren
     timeline->leaves = leaves;
     KVT_TRY(kvt_arena_get(arena, (size_t)leaves, sizeof(kvt_ticks), "the timeline",
                           &timeline->times, err));
-    KVT_TRY(kvt_arena_get(arena, (size_t)leaves, sizeof(int32_t), "the timeline",
-                          &timeline->winner, err));
+    KVT_TRY(kvt_arena_get(arena, (size_t)leaves, sizeof(int32_t), "the timeline", &timeline->winner,
+                          err));
     for (int32_t slot = 0; slot < leaves; slot++)
         timeline->times[slot] = KVT_NEVER;
     for (int32_t slot = 0; slot < leaves; slot++)

@@ -7,15 +7,17 @@ enum kvt_status kvt_batch_init(struct kvt_batch *batch, struct kvt_arena *arena,
 {
     kvt_assert(capacity > 0);
     kvt_assert(page_tokens > 0);
-    *batch = (struct kvt_batch){.requests = requests, .capacity = capacity,
-                                .page_tokens = page_tokens, .window = window,
+    *batch = (struct kvt_batch){.requests = requests,
+                                .capacity = capacity,
+                                .page_tokens = page_tokens,
+                                .window = window,
                                 .finish = {.position = finish_position},
                                 .outgrow = {.position = outgrow_position}};
     kvt_queue_init(&batch->members);
     size_t slots = (size_t)capacity, phases = (size_t)page_tokens;
     const char *what = "the decode batch";
-    KVT_TRY(kvt_arena_get(arena, slots, sizeof(struct kvt_step_entry), what,
-                          &batch->finish.entries, err));
+    KVT_TRY(kvt_arena_get(arena, slots, sizeof(struct kvt_step_entry), what, &batch->finish.entries,
+                          err));
     if (window > 0)
         KVT_TRY(kvt_arena_get(arena, slots, sizeof(struct kvt_step_entry), what,
                               &batch->outgrow.entries, err));
@@ -53,8 +55,7 @@ static void heap_sink(struct kvt_step_heap *heap, int32_t i, struct kvt_step_ent
         int32_t child = 2 * i + 1;
         if (child >= heap->count)
             break;
-        if (child + 1 < heap->count &&
-            entry_before(heap->entries[child + 1], heap->entries[child]))
+        if (child + 1 < heap->count && entry_before(heap->entries[child + 1], heap->entries[child]))
             child++;
         if (!entry_before(heap->entries[child], entry))
             break;

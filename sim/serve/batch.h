@@ -27,7 +27,7 @@ struct kvt_step_heap { /* requests by (step, sequence), smallest first */
     struct kvt_step_entry {
         int64_t step;
         int32_t sequence, request;
-    } *entries;
+    } * entries;
     int32_t count;
     int32_t *position; /* by request, of the whole fleet; shared by all replicas */
 };
@@ -36,14 +36,14 @@ struct kvt_batch {
     struct kvt_request *requests; /* borrowed: the table of the fleet */
     int32_t capacity, page_tokens, window;
     int64_t planned, committed;
-    int64_t context;   /* tokens that the next step reads: sum of contexts, its own token included */
-    int64_t windowed;  /* sum of min(that, window) */
-    int64_t remaining; /* output tokens not yet out, as of committed */
-    int32_t growing;   /* members still inside the window */
-    int32_t sequence;  /* joins so far */
-    struct kvt_queue members;  /* in the order of joining */
+    int64_t context;  /* tokens that the next step reads: sum of contexts, its own token included */
+    int64_t windowed; /* sum of min(that, window) */
+    int64_t remaining;        /* output tokens not yet out, as of committed */
+    int32_t growing;          /* members still inside the window */
+    int32_t sequence;         /* joins so far */
+    struct kvt_queue members; /* in the order of joining */
     struct kvt_step_heap finish, outgrow;
-    int32_t *phase_count;      /* [page_tokens] */
+    int32_t *phase_count;              /* [page_tokens] */
     int32_t *phase_first, *phase_last; /* [page_tokens], in the order of joining */
 };
 
@@ -95,7 +95,7 @@ static inline int32_t kvt_batch_finished(const struct kvt_batch *batch)
 {
     const struct kvt_step_heap *heap = &batch->finish;
     return heap->count > 0 && heap->entries[0].step <= batch->committed ? heap->entries[0].request
-                                                                         : KVT_NONE;
+                                                                        : KVT_NONE;
 }
 
 /* Recompute every sum from the members. O(members). */

@@ -1,6 +1,6 @@
 /*
- * A client goes away. The request leaves whatever queue or batch it is in; its pages go back at once
- * where nothing touches them, else when the step or the transfer in flight ends.
+ * A client goes away. The request leaves whatever queue or batch it is in; its pages go back at
+ * once where nothing touches them, else when the step or the transfer in flight ends.
  */
 #include "sim/serve/core.h"
 #include "sim/serve/router.h"
@@ -39,10 +39,10 @@ void kvt_core_cancel(struct kvt_core *core, int32_t r)
     enum kvt_request_state state = (enum kvt_request_state)request->state;
     if (state == KVT_REQUEST_FUTURE || state >= KVT_REQUEST_COMPLETED)
         return; /* nothing to cancel: not here yet, or gone already */
-    struct kvt_replica *home = request->replica != KVT_NONE ? &core->replicas[request->replica]
-                                                            : NULL;
-    struct kvt_replica *away = request->decode_replica != KVT_NONE
-                                   ? &core->replicas[request->decode_replica] : NULL;
+    struct kvt_replica *home =
+        request->replica != KVT_NONE ? &core->replicas[request->replica] : NULL;
+    struct kvt_replica *away =
+        request->decode_replica != KVT_NONE ? &core->replicas[request->decode_replica] : NULL;
     struct kvt_replica *runs = away != NULL ? away : home;
     kvt_core_note(core, KVT_DECIDE_ABORT, r, runs->id, request->generated);
     bool decoded = state == KVT_REQUEST_RUNNING && runs->batch.committed > request->joined;

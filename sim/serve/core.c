@@ -326,9 +326,8 @@ static void commit_chunk(struct kvt_core *core, struct kvt_replica *replica,
     bool preempted = request->state == KVT_REQUEST_WAITING;
     if (!gone && !preempted && replica->spec.prefix_cache && core->hash_begin != NULL) {
         int64_t begin = core->hash_begin[r];
-        struct kvt_prefix_text text = {core->hashes + begin,
-                                       (int32_t)(core->hash_begin[r + 1] - begin),
-                                       core->block_tokens};
+        struct kvt_prefix_text text = {
+            core->hashes + begin, (int32_t)(core->hash_begin[r + 1] - begin), core->block_tokens};
         int32_t end = chunk->end < request->input ? chunk->end : request->input;
         kvt_prefix_insert(&replica->prefix, &request->home, &text,
                           kvt_prefix_nameable(&replica->prefix, &text, end));

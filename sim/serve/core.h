@@ -10,9 +10,9 @@
  *     kvt_core_acknowledge(r)      prefill has heard so
  *     kvt_core_cancel(r)           the client went away
  *
- * Every call may leave effects (struct kvt_effect) that the driver carries out before its next call:
- * start a transfer, note a token, look at a replica again. The driver of sim/des moves a virtual
- * clock; the one of runtime/ runs kernels. Both see the same decisions.
+ * Every call may leave effects (struct kvt_effect) that the driver carries out before its next
+ * call: start a transfer, note a token, look at a replica again. The driver of sim/des moves a
+ * virtual clock; the one of runtime/ runs kernels. Both see the same decisions.
  *
  * Steps. A replica without overlap has at most one step planned; with overlap two: step n + 1 is
  * planned when n starts, so it does not know what n will find, and a request that finishes in n is
@@ -20,8 +20,8 @@
  *
  * Macro-steps. After planning, kvt_core_run_limit says how many times in a row the running step may
  * be repeated because every plan in between would be the same decode step. The driver may stop
- * earlier at any step end; it then calls kvt_core_extend(replica, k - 1) and kvt_core_commit(replica,
- * k). Running every step by itself gives the same decisions.
+ * earlier at any step end; it then calls kvt_core_extend(replica, k - 1) and
+ * kvt_core_commit(replica, k). Running every step by itself gives the same decisions.
  *
  * Order. Requests are served first come, first served. Nothing depends on addresses or on hashing.
  */
@@ -62,7 +62,7 @@ struct kvt_log { /* where decisions go; the driver sets now before each call */
 struct kvt_pool { /* the replicas of one role */
     int32_t first, count;
     enum kvt_router router;
-    int32_t turn;      /* round robin */
+    int32_t turn; /* round robin */
 };
 
 struct kvt_counts { /* arrived == completed + rejected + aborted + live */
@@ -74,10 +74,10 @@ struct kvt_core_spec {
     int32_t replicas[KVT_ROLE_COUNT];
     enum kvt_router routers[KVT_ROLE_COUNT];
     int32_t request_count;
-    const int32_t *input, *output;   /* [request_count] */
-    const uint16_t *tenant;          /* or NULL */
+    const int32_t *input, *output; /* [request_count] */
+    const uint16_t *tenant;        /* or NULL */
     int32_t tenants;
-    const int64_t *hash_begin;       /* or NULL; see trace.h */
+    const int64_t *hash_begin; /* or NULL; see trace.h */
     const uint64_t *hashes;
     int32_t block_tokens;
     bool decode_only;  /* requests start on the decode role with their KV there */
@@ -100,8 +100,8 @@ struct kvt_core {
     const uint64_t *hashes;
     int32_t block_tokens;
     bool disaggregated, decode_only, prefill_only;
-    int32_t output_max;        /* of all requests */
-    int64_t live;              /* arrived and not yet gone */
+    int32_t output_max; /* of all requests */
+    int64_t live;       /* arrived and not yet gone */
     int64_t preemptions;
 };
 
@@ -122,7 +122,8 @@ void kvt_core_commit(struct kvt_core *core, int32_t replica, int64_t steps);
  * bring the replica's state up to that, so that something other than a step end may touch it. */
 void kvt_core_settle(struct kvt_core *core, int32_t replica, int64_t steps);
 
-/* Bytes of r may be on the link from here on (also before its first chunk is committed: by layer). */
+/* Bytes of r may be on the link from here on (also before its first chunk is committed: by layer).
+ */
 void kvt_core_transfer_begin(struct kvt_core *core, int32_t r);
 void kvt_core_transfer_done(struct kvt_core *core, int32_t r);
 void kvt_core_acknowledge(struct kvt_core *core, int32_t r);

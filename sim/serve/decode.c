@@ -39,8 +39,8 @@ static void resume(struct kvt_core *core, struct kvt_replica *replica, struct kv
         int32_t r = replica->retracted.head;
         struct kvt_request *request = &core->requests[r];
         int32_t need = kvt_pages_for(replica, request->context);
-        int64_t tokens = (int64_t)need * replica->spec.page_tokens +
-                         replica->spec.reserved_decode_tokens;
+        int64_t tokens =
+            (int64_t)need * replica->spec.page_tokens + replica->spec.reserved_decode_tokens;
         bool alone = replica->batch.members.count + replica->ready.count + replica->expected == 0;
         if (alone ? need > kvt_replica_available(replica)
                   : tokens > allocatable_tokens(core, replica)) {
@@ -90,8 +90,7 @@ static void reserve(struct kvt_core *core, struct kvt_replica *replica)
 
 static void join_ready(struct kvt_core *core, struct kvt_replica *replica)
 {
-    while (replica->ready.count > 0 &&
-           replica->batch.members.count < replica->spec.max_running) {
+    while (replica->ready.count > 0 && replica->batch.members.count < replica->spec.max_running) {
         int32_t r = replica->ready.head;
         kvt_queue_remove(&replica->ready, core->requests, r);
         kvt_replica_join(replica, r);
@@ -106,7 +105,8 @@ bool kvt_decode_plan(struct kvt_core *core, struct kvt_replica *replica, struct 
         reserve(core, replica);
     }
     join_ready(core, replica);
-    /* The last member may go too where others hold the pages that it lacks: they can run instead. */
+    /* The last member may go too where others hold the pages that it lacks: they can run instead.
+     */
     bool others = replica->ready.count + replica->expected > 0;
     kvt_sglang_make_room(core, replica, others ? 0 : 1);
     if (batch->members.count == 0)

@@ -4,8 +4,12 @@ enum kvt_status kvt_pages_init(struct kvt_pages *pages, struct kvt_arena *arena,
                                bool named, enum kvt_free_order order, struct kvt_err *err)
 {
     kvt_assert(total > 0);
-    *pages = (struct kvt_pages){.total = total, .free = total, .named = named, .order = order,
-                                .free_first = KVT_NONE, .free_last = KVT_NONE};
+    *pages = (struct kvt_pages){.total = total,
+                                .free = total,
+                                .named = named,
+                                .order = order,
+                                .free_first = KVT_NONE,
+                                .free_last = KVT_NONE};
     if (!named)
         return KVT_OK;
     size_t count = (size_t)total;

@@ -7,8 +7,9 @@
  *
  *     free + held + cached + quarantined == total
  *
- * held: a request reads or writes it (or may still: fences). cached: no request holds it, the prefix
- * index keeps it for the next. kvt_pages_is_valid() checks the equation, page by page if named.
+ * held: a request reads or writes it (or may still: fences). cached: no request holds it, the
+ * prefix index keeps it for the next. kvt_pages_is_valid() checks the equation, page by page if
+ * named.
  *
  * A pool is *named* or *counted*. In a named pool every page has an id, an owner, a generation that
  * grows with each allocation, and a place in the free list (last in first out, or first in first

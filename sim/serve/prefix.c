@@ -9,8 +9,11 @@ enum kvt_status kvt_prefix_init(struct kvt_prefix *prefix, struct kvt_arena *are
     uint32_t slots = 16;
     while (slots < 2 * (uint32_t)pages->total)
         slots *= 2;
-    *prefix = (struct kvt_prefix){.pages = pages, .page_tokens = page_tokens, .mask = slots - 1,
-                                  .oldest = KVT_NONE, .newest = KVT_NONE};
+    *prefix = (struct kvt_prefix){.pages = pages,
+                                  .page_tokens = page_tokens,
+                                  .mask = slots - 1,
+                                  .oldest = KVT_NONE,
+                                  .newest = KVT_NONE};
     size_t total = (size_t)pages->total;
     const char *what = "the prefix index";
     KVT_TRY(kvt_arena_get(arena, slots, sizeof *prefix->table, what, &prefix->table, err));
@@ -55,8 +58,7 @@ static int32_t find(const struct kvt_prefix *prefix, int32_t parent, uint64_t ke
 {
     for (uint32_t slot = slot_of(prefix, parent, key);; slot = (slot + 1) & prefix->mask) {
         int32_t entry = prefix->table[slot];
-        if (entry == KVT_NONE ||
-            (prefix->parent[entry] == parent && prefix->key[entry] == key))
+        if (entry == KVT_NONE || (prefix->parent[entry] == parent && prefix->key[entry] == key))
             return entry;
     }
 }

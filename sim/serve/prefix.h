@@ -27,12 +27,12 @@ struct kvt_prefix_text { /* the hashed prompt of one request; borrowed from the 
 struct kvt_prefix {
     struct kvt_pages *pages; /* borrowed; named */
     int32_t page_tokens;
-    uint32_t mask;           /* of the hash table */
-    int32_t *table;          /* [mask + 1] entry or KVT_NONE; linear probing */
-    uint64_t *key;           /* [total], as all below */
-    int32_t *parent;         /* KVT_NONE: the root */
-    int32_t *locks;          /* -1: the page is no entry */
-    int32_t *older, *newer;  /* in the list of cached entries */
+    uint32_t mask;          /* of the hash table */
+    int32_t *table;         /* [mask + 1] entry or KVT_NONE; linear probing */
+    uint64_t *key;          /* [total], as all below */
+    int32_t *parent;        /* KVT_NONE: the root */
+    int32_t *locks;         /* -1: the page is no entry */
+    int32_t *older, *newer; /* in the list of cached entries */
     int32_t oldest, newest;
     int64_t hits, lookups, evicted; /* pages */
 };

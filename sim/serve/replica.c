@@ -2,10 +2,10 @@
 
 #include "sim/serve/core.h"
 
-#define RATIO_ONE (INT64_C(1) << 32)
-#define RATIO_FIRST 0.7       /* SGLang's SGLANG_INIT_NEW_TOKEN_RATIO */
-#define RATIO_MIN_FACTOR 0.14 /* SGLANG_MIN_NEW_TOKEN_RATIO_FACTOR */
-#define RATIO_DECAY_STEPS 600 /* SGLANG_NEW_TOKEN_RATIO_DECAY_STEPS */
+#define RATIO_ONE         (INT64_C(1) << 32)
+#define RATIO_FIRST       0.7  /* SGLang's SGLANG_INIT_NEW_TOKEN_RATIO */
+#define RATIO_MIN_FACTOR  0.14 /* SGLANG_MIN_NEW_TOKEN_RATIO_FACTOR */
+#define RATIO_DECAY_STEPS 600  /* SGLANG_NEW_TOKEN_RATIO_DECAY_STEPS */
 
 static enum kvt_status step_init(struct kvt_step *step, struct kvt_arena *arena, int32_t running,
                                  struct kvt_err *err)
@@ -144,7 +144,8 @@ void kvt_replica_add_chunk(struct kvt_core *core, struct kvt_replica *replica,
     struct kvt_request *request = &core->requests[r];
     kvt_assert(tokens > 0);
     kvt_assert(step->chunk_count <= replica->spec.max_running);
-    int32_t need = kvt_pages_for(replica, (int64_t)request->computed + tokens) - request->home.pages;
+    int32_t need =
+        kvt_pages_for(replica, (int64_t)request->computed + tokens) - request->home.pages;
     kvt_core_note(core, KVT_DECIDE_ADMIT, r, replica->id, tokens);
     if (need > 0)
         kvt_replica_take(core, replica, r, need);

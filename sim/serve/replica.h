@@ -22,13 +22,13 @@ struct kvt_replica_spec {
     enum kvt_role role;
     enum kvt_engine engine;
     int32_t pages, page_tokens;
-    int32_t window;          /* of windowed or sparse layers, for the step's sums; 0: none */
+    int32_t window; /* of windowed or sparse layers, for the step's sums; 0: none */
     bool overlap;
     bool prefix_cache;
-    bool named;              /* name pages even if nothing here needs it (log, guards, faults) */
+    bool named; /* name pages even if nothing here needs it (log, guards, faults) */
     enum kvt_free_order free_order;
-    int32_t chunk_tokens;    /* new prompt tokens of a step */
-    int32_t batch_tokens;    /* sglang: prompt tokens admitted a step; vllm: all tokens of a step */
+    int32_t chunk_tokens; /* new prompt tokens of a step */
+    int32_t batch_tokens; /* sglang: prompt tokens admitted a step; vllm: all tokens of a step */
     int32_t max_running;
     int32_t max_model_len;
     double conservativeness;        /* sglang */
@@ -43,14 +43,14 @@ struct kvt_chunk {
 };
 
 struct kvt_step {
-    int32_t decodes;        /* members that decode one token each */
-    int32_t growing;        /* of them, inside the window */
-    int64_t context;        /* tokens they read: sum of contexts */
-    int64_t windowed;       /* sum of min(context, window) */
-    int64_t prompt_tokens;  /* new prompt tokens */
-    int64_t pairs;          /* query-key pairs of those */
-    int64_t copied_tokens;  /* KV brought back from host memory */
-    int32_t prompt_ends;    /* prompts that end here */
+    int32_t decodes;       /* members that decode one token each */
+    int32_t growing;       /* of them, inside the window */
+    int64_t context;       /* tokens they read: sum of contexts */
+    int64_t windowed;      /* sum of min(context, window) */
+    int64_t prompt_tokens; /* new prompt tokens */
+    int64_t pairs;         /* query-key pairs of those */
+    int64_t copied_tokens; /* KV brought back from host memory */
+    int32_t prompt_ends;   /* prompts that end here */
     int32_t chunk_count, joiner_count;
     struct kvt_chunk *chunks; /* [max_running + 1] */
     int32_t *joiners;         /* [max_running + 1] members whose first decode this is */
@@ -65,16 +65,16 @@ struct kvt_replica {
     struct kvt_prefix prefix; /* valid with spec.prefix_cache */
     struct kvt_batch batch;
     struct kvt_queue waiting, reserving, ready, retracted, draining;
-    int32_t chunked;          /* the request whose prompt is under way, or KVT_NONE */
-    bool blocked;             /* the head of a queue does not fit until something is given back */
+    int32_t chunked; /* the request whose prompt is under way, or KVT_NONE */
+    bool blocked;    /* the head of a queue does not fit until something is given back */
     int64_t ratio, ratio_first, ratio_min, ratio_decay; /* sglang: new-token ratio, 2^-32 */
-    int32_t expected;         /* decode role: reserved, not yet ready */
-    int32_t *fresh;           /* [max_running + 1] members that have not decoded yet */
+    int32_t expected;                                   /* decode role: reserved, not yet ready */
+    int32_t *fresh; /* [max_running + 1] members that have not decoded yet */
     int32_t fresh_count;
     struct kvt_step steps[KVT_STEPS_IN_FLIGHT];
     int32_t oldest, in_flight;
-    const struct kvt_step *unjoined; /* its ended prompts join the batch at the next plan */
-    int64_t load_tokens, load_requests; /* what the router has sent here and not seen end */
+    const struct kvt_step *unjoined;      /* its ended prompts join the batch at the next plan */
+    int64_t load_tokens, load_requests;   /* what the router has sent here and not seen end */
     int64_t cached_tokens, prompt_tokens; /* found in the prefix cache; asked for */
 };
 
@@ -136,8 +136,8 @@ void kvt_replica_join_ended(struct kvt_core *core, struct kvt_replica *replica);
 void kvt_replica_leave(struct kvt_core *core, struct kvt_replica *replica, int32_t r);
 
 /* Take a member out of the batch for want of pages; it will be computed again (to the given end of
- * waiting), or its KV goes to host memory (decode role). Frees its pages at once: later steps of the
- * same replica run after the ones in flight. */
+ * waiting), or its KV goes to host memory (decode role). Frees its pages at once: later steps of
+ * the same replica run after the ones in flight. */
 void kvt_replica_preempt(struct kvt_core *core, struct kvt_replica *replica, int32_t r,
                          bool to_front);
 

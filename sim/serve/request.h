@@ -41,12 +41,12 @@ enum kvt_request_state {
 };
 
 struct kvt_holding {
-    int32_t pages;   /* all, shared ones included */
-    int32_t shared;  /* pages of a cached prefix, held together with others */
-    int32_t leaf;    /* last shared page (its path is the prefix), or KVT_NONE */
+    int32_t pages;       /* all, shared ones included */
+    int32_t shared;      /* pages of a cached prefix, held together with others */
+    int32_t leaf;        /* last shared page (its path is the prefix), or KVT_NONE */
     int32_t first, last; /* own pages in the order of the text, linked; named pools only */
     int16_t fences;
-    bool releasing;  /* give back when fences is 0 */
+    bool releasing; /* give back when fences is 0 */
 };
 
 struct kvt_request {
@@ -60,12 +60,12 @@ struct kvt_request {
     int32_t cached;        /* tokens found in the prefix cache, last pass */
     int32_t next, prev;    /* in the queue or the batch it is in */
     int32_t phase_next, phase_prev; /* batch.h: requests that need a page at the same step */
-    int32_t sent;          /* tokens handed to the link so far */
-    int16_t replica;       /* prefill or serve; KVT_NONE before routing */
+    int32_t sent;                   /* tokens handed to the link so far */
+    int16_t replica;                /* prefill or serve; KVT_NONE before routing */
     int16_t decode_replica;
     uint16_t preemptions;
-    uint8_t state;         /* enum kvt_request_state */
-    bool in_transfer;      /* between its first byte on the link and the acknowledgement */
+    uint8_t state;           /* enum kvt_request_state */
+    bool in_transfer;        /* between its first byte on the link and the acknowledgement */
     struct kvt_holding home; /* on `replica` */
     struct kvt_holding away; /* on `decode_replica` */
 };

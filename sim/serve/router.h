@@ -2,14 +2,14 @@
  * router.h - which replica of a pool gets a request
  *
  * The router knows what it has sent to each replica and not seen end: requests, and their prompt
- * tokens. It does not look into a scheduler, so nothing that a macro-step has decided ahead can leak
- * into a choice. Ties go to the lowest number.
+ * tokens. It does not look into a scheduler, so nothing that a macro-step has decided ahead can
+ * leak into a choice. Ties go to the lowest number.
  *
  *   round-robin   in turn
  *   least-tokens  the fewest prompt tokens under way
- *   prefix-aware  the longest cached prefix if it covers half of the prompt and the fleet is not out
- *                 of balance (32 requests and 1.5 times between the most and the least loaded);
- *                 least tokens otherwise. After SGLang's cache-aware router.
+ *   prefix-aware  the longest cached prefix if it covers half of the prompt and the fleet is not
+ * out of balance (32 requests and 1.5 times between the most and the least loaded); least tokens
+ * otherwise. After SGLang's cache-aware router.
  *
  * Cost: O(1) round robin, O(replicas) least tokens, O(replicas x pages of the prompt) prefix aware.
  */

@@ -6,7 +6,7 @@
 #include "sim/serve/core.h"
 
 #define CLIP_NEW_TOKENS 4096 /* growth beyond this is not reserved at admission */
-#define RETRACT_STEPS 20     /* steps that the ratio after a retraction looks ahead */
+#define RETRACT_STEPS   20   /* steps that the ratio after a retraction looks ahead */
 
 /* Tokens that the running requests are expected to add: their outputs left, times the ratio. */
 static int64_t expected_growth(const struct kvt_core *core, const struct kvt_replica *replica)
@@ -23,7 +23,7 @@ static int64_t expected_growth(const struct kvt_core *core, const struct kvt_rep
     return (int64_t)((kvt_i128)left * replica->ratio >> 32);
 }
 
-struct budget { /* what the step may still take, in tokens */
+struct budget {     /* what the step may still take, in tokens */
     int64_t total;  /* of the pool, growth of everyone allowed for */
     int64_t chunk;  /* of chunk_tokens */
     int64_t prompt; /* of batch_tokens */
@@ -54,7 +54,8 @@ static bool continue_chunked(struct kvt_core *core, struct kvt_replica *replica,
     const struct kvt_request *request = &core->requests[r];
     int64_t left = request->target - request->computed;
     int64_t room = (int64_t)(kvt_replica_available(replica) + request->home.pages) *
-                       replica->spec.page_tokens - request->computed;
+                       replica->spec.page_tokens -
+                   request->computed;
     int64_t tokens = left < budget->chunk ? left : budget->chunk;
     if (tokens > room)
         tokens = room / replica->spec.page_tokens * replica->spec.page_tokens;

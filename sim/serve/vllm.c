@@ -11,8 +11,8 @@ static bool make_room(struct kvt_core *core, struct kvt_replica *replica)
 {
     bool preempted = false;
     while (kvt_batch_demand(&replica->batch, 1) > kvt_replica_available(replica)) {
-        int32_t victim = replica->chunked != KVT_NONE ? replica->chunked
-                                                      : replica->batch.members.tail;
+        int32_t victim =
+            replica->chunked != KVT_NONE ? replica->chunked : replica->batch.members.tail;
         replica->chunked = KVT_NONE;
         kvt_replica_preempt(core, replica, victim, true);
         preempted = true;
