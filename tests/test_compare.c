@@ -37,17 +37,17 @@ static const char *path_of(const char *name)
 static void log_records(struct kvt_run_file *file, const struct variant *v)
 {
     struct kvt_err err = {0};
-    struct kvt_log log;
-    CHECK_OK(kvt_log_begin(&log, file, NULL, &err), err);
+    struct kvt_decision_log log;
+    CHECK_OK(kvt_decision_log_begin(&log, file, NULL, &err), err);
     for (int64_t i = 0; i < v->records; i++) {
         struct kvt_decision record = {.time = i * 4096,
                                       .count = i == v->changed ? 4711 : i % 9,
                                       .request = (int32_t)(i / 4),
                                       .replica = (int16_t)(i % 2 - 1),
                                       .kind = KVT_DECIDE_ADMIT};
-        kvt_log_add(&log, &record);
+        kvt_decision_log_add(&log, &record);
     }
-    CHECK_OK(kvt_log_finish(&log, &err), err);
+    CHECK_OK(kvt_decision_log_finish(&log, &err), err);
 }
 
 static void write_run(const char *path, struct variant v)

@@ -387,14 +387,14 @@ static enum kvt_status write_run(const char *path, int64_t decisions, const char
     struct kvt_run_file file;
     KVT_TRY(kvt_run_file_begin(&file, path, err));
     if (decisions > 0) {
-        struct kvt_log log;
-        enum kvt_status status = kvt_log_begin(&log, &file, text_path, err);
+        struct kvt_decision_log log;
+        enum kvt_status status = kvt_decision_log_begin(&log, &file, text_path, err);
         for (int64_t i = 0; status == KVT_OK && i < decisions; i++) {
             struct kvt_decision record = decision(i);
-            kvt_log_add(&log, &record);
+            kvt_decision_log_add(&log, &record);
         }
         if (status == KVT_OK)
-            status = kvt_log_finish(&log, err);
+            status = kvt_decision_log_finish(&log, err);
         if (status != KVT_OK) {
             kvt_run_file_abandon(&file);
             return status;
@@ -475,16 +475,16 @@ static void an_unwritable_place_is_refused_before_the_run(void)
 {
     struct kvt_err err = {0};
     struct kvt_run_file file;
-    struct kvt_log log;
+    struct kvt_decision_log log;
     CHECK_FAILS(kvt_run_file_begin(&file, "build/no-such-folder/a.h5", &err), err, KVT_EIO);
     CHECK_HOLDS(err.text, "build/no-such-folder/a.h5: cannot write: No such file", "reason");
     err = (struct kvt_err){0};
     CHECK_FAILS(kvt_run_file_begin(&file, "/dev/full", &err), err, KVT_EIO);
     CHECK_HOLDS(err.text, "/dev/full", "path");
     err = (struct kvt_err){0};
-    CHECK_FAILS(kvt_log_begin(&log, NULL, "build/no-such-folder/log.txt", &err), err, KVT_EIO);
+    CHECK_FAILS(kvt_decision_log_begin(&log, NULL, "build/no-such-folder/log.txt", &err), err, KVT_EIO);
     CHECK_HOLDS(err.text, "build/no-such-folder/log.txt", "path");
-    kvt_log_abandon(&log);
+    kvt_decision_log_abandon(&log);
     kvt_run_file_abandon(&file);
 }
 

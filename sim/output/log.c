@@ -8,10 +8,10 @@
 #include "sim/base/assert.h"
 #include "sim/output/hdf5.h"
 
-enum kvt_status kvt_log_begin(struct kvt_log *log, struct kvt_run_file *run, const char *text_path,
-                              struct kvt_err *err)
+enum kvt_status kvt_decision_log_begin(struct kvt_decision_log *log, struct kvt_run_file *run,
+                                       const char *text_path, struct kvt_err *err)
 {
-    *log = (struct kvt_log){.run = run};
+    *log = (struct kvt_decision_log){.run = run};
     log->block = malloc(KVT_LOG_BLOCK * sizeof *log->block);
     if (log->block == NULL)
         return kvt_err_set(err, KVT_ENOMEM, "no memory for the decision log");
@@ -25,11 +25,11 @@ enum kvt_status kvt_log_begin(struct kvt_log *log, struct kvt_run_file *run, con
                                 "cannot write: %s", strerror(errno));
     }
     if (status != KVT_OK)
-        kvt_log_abandon(log);
+        kvt_decision_log_abandon(log);
     return status;
 }
 
-static void block_print(struct kvt_log *log)
+static void block_print(struct kvt_decision_log *log)
 {
     char words[160];
     for (int32_t i = 0; i < log->used; i++) {
@@ -42,7 +42,7 @@ static void block_print(struct kvt_log *log)
     }
 }
 
-void kvt_log_flush(struct kvt_log *log)
+void kvt_decision_log_flush(struct kvt_decision_log *log)
 {
     if (log->failure.count == 0 && log->run != NULL)
         (void)kvt_run_file_log(log->run, log->block, log->used, &log->failure);
@@ -52,9 +52,9 @@ void kvt_log_flush(struct kvt_log *log)
     log->used = 0;
 }
 
-enum kvt_status kvt_log_finish(struct kvt_log *log, struct kvt_err *err)
+enum kvt_status kvt_decision_log_finish(struct kvt_decision_log *log, struct kvt_err *err)
 {
-    kvt_log_flush(log);
+    kvt_decision_log_flush(log);
     enum kvt_status status = log->failure.status;
     if (status != KVT_OK)
         kvt_err_set(err, status, "%s", log->failure.text);
@@ -67,17 +67,17 @@ enum kvt_status kvt_log_finish(struct kvt_log *log, struct kvt_err *err)
         else
             status = kvt_output_commit(&log->output, err);
     }
-    kvt_log_abandon(log);
+    kvt_decision_log_abandon(log);
     return status;
 }
 
-void kvt_log_abandon(struct kvt_log *log)
+void kvt_decision_log_abandon(struct kvt_decision_log *log)
 {
     if (log->text != NULL)
         fclose(log->text);
     kvt_output_abandon(&log->output);
     free(log->block);
-    *log = (struct kvt_log){0};
+    *log = (struct kvt_decision_log){0};
 }
 
 const char *kvt_decision_print(const struct kvt_decision *decision, const char *const names[],

@@ -6,8 +6,8 @@
  * record. Memory is one block however long the run. The digest is the engine's and is the same with
  * and without a log.
  *
- * kvt_log_add cannot fail where it is called (inside the event loop): the first failure is kept,
- * later records are dropped, and kvt_log_finish reports it.
+ * kvt_decision_log_add cannot fail where it is called (inside the event loop): the first failure is
+ * kept, later records are dropped, and kvt_decision_log_finish reports it.
  */
 #ifndef KVT_OUTPUT_LOG_H
 #define KVT_OUTPUT_LOG_H
@@ -24,7 +24,7 @@
 
 struct kvt_run_file; /* hdf5.h */
 
-struct kvt_log {
+struct kvt_decision_log {
     struct kvt_decision *block; /* owned, [KVT_LOG_BLOCK] */
     int32_t used;
     int64_t total;            /* records taken so far */
@@ -37,26 +37,27 @@ struct kvt_log {
 };
 
 /* Log to run (begun, not finished; may be NULL) and to the text file text_path (may be NULL). */
-enum kvt_status kvt_log_begin(struct kvt_log *log, struct kvt_run_file *run, const char *text_path,
-                              struct kvt_err *err);
+enum kvt_status kvt_decision_log_begin(struct kvt_decision_log *log, struct kvt_run_file *run,
+                                       const char *text_path, struct kvt_err *err);
 
-/* Write the full block; kvt_log_add calls it. */
-void kvt_log_flush(struct kvt_log *log);
+/* Write the full block; kvt_decision_log_add calls it. */
+void kvt_decision_log_flush(struct kvt_decision_log *log);
 
 /* Take one record, copied. A few ns. */
-static inline void kvt_log_add(struct kvt_log *log, const struct kvt_decision *decision)
+static inline void kvt_decision_log_add(struct kvt_decision_log *log,
+                                        const struct kvt_decision *decision)
 {
     if (log->used == KVT_LOG_BLOCK)
-        kvt_log_flush(log);
+        kvt_decision_log_flush(log);
     log->block[log->used++] = *decision;
 }
 
 /* Write what is left and give the text file its name. The dataset is complete when the run file is
  * finished. Whatever happens the log is released. */
-enum kvt_status kvt_log_finish(struct kvt_log *log, struct kvt_err *err);
+enum kvt_status kvt_decision_log_finish(struct kvt_decision_log *log, struct kvt_err *err);
 
 /* Release without finishing; the text file does not appear. Safe on a zeroed or finished log. */
-void kvt_log_abandon(struct kvt_log *log);
+void kvt_decision_log_abandon(struct kvt_decision_log *log);
 
 /* One record in words, without a newline:
  *     0.123456789+0512 s  request 17       decode-0     PREEMPT    12

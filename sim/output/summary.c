@@ -71,7 +71,7 @@ static void measure(struct kvt_summary *s)
         if (fate == KVT_FATE_PENDING || arrival < r->warmup)
             continue;
         begin = arrival < begin ? arrival : begin;
-        struct kvt_counts *tenant = &s->tenants[r->tenant == NULL ? 0 : r->tenant[row]];
+        struct kvt_fate_counts *tenant = &s->tenants[r->tenant == NULL ? 0 : r->tenant[row]];
         tenant->arrived++;
         tenant->fates[fate]++;
         if (r->preemptions != NULL)

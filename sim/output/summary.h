@@ -51,14 +51,14 @@ struct kvt_metric {
 
 #define KVT_METRICS_MAX 192
 
-struct kvt_counts {
+struct kvt_fate_counts {
     int64_t arrived, fates[KVT_FATE_COUNT];
 };
 
 struct kvt_summary {
     const struct kvt_result *result;                    /* borrowed */
-    struct kvt_counts counted;                          /* arrived at or after warmup */
-    struct kvt_counts tenants[KVT_TENANTS_MAX];         /* the same, by tenant */
+    struct kvt_fate_counts counted;                     /* arrived at or after warmup */
+    struct kvt_fate_counts tenants[KVT_TENANTS_MAX];    /* the same, by tenant */
     int64_t input_tokens, output_tokens, cached_tokens; /* of counted completed requests */
     int64_t preemptions;                                /* of counted requests */
     int64_t good;                                       /* completed and within the SLO's values */
