@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "sim/base/file.h"
 #include "sim/config/schema.h"
@@ -110,6 +111,40 @@ static void line_ends_anchors_and_merges_are_understood(void)
     CHECK(c.link_present);
     CHECK_CLOSE(c.link.bandwidth, 50e9, 0, "the default link");
     CHECK_I64(c.link.stream, KVT_STREAM_BY_CHUNK, "the default link");
+    kvt_config_release(&c);
+}
+
+static void a_merge_adds_only_the_keys_that_are_not_there(void)
+{
+    struct kvt_config c = parse_good("model: m\nfleet:\n"
+                                     "  prefill: &a {gpu: g, kv: fp8, page_tokens: 16}\n"
+                                     "  decode:\n"
+                                     "    page_tokens: 32\n"
+                                     "    <<: [{gpu: h, weights: fp8}, *a]\n",
+                                     NULL, 0);
+    const struct kvt_config_role *decode = &c.roles[KVT_ROLE_DECODE];
+    CHECK_TEXT(decode->gpu.name, "h", "the first of several wins");
+    CHECK_I64(decode->weights, KVT_WEIGHTS_FP8, "from the first");
+    CHECK_I64(decode->kv, KVT_KV_FP8, "from the second");
+    CHECK_I64(decode->page_tokens, 32, "its own, though it stands before");
+    kvt_config_release(&c);
+    static const char *const sets[] = {"fleet.prefill.kv=bf16"};
+    c = parse_good("model: m\nfleet: {prefill: &a {gpu: g, kv: fp8}, decode: *a}\n", sets, 1);
+    CHECK_I64(c.roles[KVT_ROLE_PREFILL].kv, KVT_KV_BF16, "set");
+    CHECK_I64(c.roles[KVT_ROLE_DECODE].kv, KVT_KV_FP8, "an alias is a copy");
+    kvt_config_release(&c);
+}
+
+static void an_empty_file_may_be_filled_by_sets(void)
+{
+    static const char *const sets[] = {"model=m", "fleet.serve.gpu=g",
+                                       "fleet.serve.guard=fifo+lease",
+                                       "fleet.serve.guard.canary.check=sampled"};
+    struct kvt_config c = parse_good("", sets, 4);
+    const struct kvt_config_guard *guard = &c.roles[KVT_ROLE_SERVE].guard;
+    CHECK_TEXT(c.model.name, "m", "model");
+    CHECK(guard->on[KVT_GUARD_FIFO] && guard->on[KVT_GUARD_LEASE] && guard->on[KVT_GUARD_CANARY]);
+    CHECK_I64(guard->check, KVT_CHECK_SAMPLED, "check");
     kvt_config_release(&c);
 }
 
@@ -229,6 +264,24 @@ static void a_domain_keeps_its_choices_and_the_field_takes_the_first(void)
     CHECK_I64(c.roles[KVT_ROLE_SERVE].parallel.tp, 8, "first of the choices");
     CHECK_I64(c.roles[KVT_ROLE_SERVE].parallel.dp, 1, "other choices leave no trace");
     CHECK_CLOSE(c.run.warmup, 0.5, 0, "first of a range");
+    kvt_config_release(&c);
+    static const char *const many[] = {
+        "fleet.serve.parallel={tp: {choices: [1]}, pp: {choices: [1]}, ep: {choices: [1]}}",
+        "fleet.serve.scheduler={chunk_tokens: {choices: [1]}, max_running: {choices: [2, null]}}",
+    };
+    struct kvt_err err = {0};
+    CHECK_FAILS(parse(&c, SERVE, many, 2, &err), err, KVT_ECONFIG);
+    CHECK_HOLDS(err.text, "fleet.serve.scheduler.max_running: want a whole number", "null");
+    c = parse_good(SERVE
+                   "    parallel: {tp: {choices: [1, 2]}, pp: {choices: [1, 3]}, ep: {choices: "
+                   "[1]},\n      dp: {choices: [1]}, dcp: {choices: [1]}}\n"
+                   "    kv: {choices: [bf16]}\n    router: {choices: [round-robin]}\n"
+                   "    memory: {choices: [{fraction: 0.5}]}\n    replicas: {choices: [3, 4]}\n"
+                   "    draft_tokens: {choices: [0, 1]}\n",
+                   NULL, 0);
+    CHECK_I64(c.domains, 10, "any number of them");
+    CHECK_TEXT(kvt_config_domain(&c, 0)->path, "fleet.serve.parallel.tp", "the first stays");
+    CHECK_TEXT(kvt_config_domain(&c, 9)->texts[1], "1", "the last");
     kvt_config_release(&c);
     /* What a domain says is what a --set of that choice means. */
     c = parse_good(
@@ -358,6 +411,8 @@ static void the_effective_configuration_reads_back_as_the_same(void)
         CHECK_OK(kvt_config_load(&c, shipped[i], NULL, 0, &err), err);
         if (err.count == 0)
             check_round_trip(&c, shipped[i]);
+        if (c.workload.trace != NULL)
+            CHECK_NOTE(access(c.workload.trace, R_OK) == 0, c.workload.trace);
         kvt_config_release(&c);
     }
 }
@@ -412,6 +467,9 @@ const struct check_test check_config[] = {
     {"aliases of other engines mean our keys", aliases_of_other_engines_mean_our_keys, false},
     {"line ends, anchors and merges are understood", line_ends_anchors_and_merges_are_understood,
      false},
+    {"a merge adds only the keys that are not there",
+     a_merge_adds_only_the_keys_that_are_not_there, false},
+    {"an empty file may be filled by sets", an_empty_file_may_be_filled_by_sets, false},
     {"short forms mean the long ones", short_forms_mean_the_long_ones, false},
     {"sets are laid over the file in order", sets_are_laid_over_the_file_in_order, false},
     {"a domain keeps its choices and the field takes the first",

@@ -130,6 +130,8 @@ static void an_unknown_key_is_refused_with_a_suggestion(void)
          "slo, cost, calibration, run, published"},
         {"nothing near", SERVE "run: {xyzzy: 1}\n",
          "c.yaml:5:7: run.xyzzy: unknown key; want one of seed, warmup, until, series_points"},
+        {"none at all", SERVE "    guard: {fifo: {bits: 3}}\n",
+         "c.yaml:5:20: fleet.serve.guard.fifo.bits: unknown key; want no key"},
         {"swapped letters", SERVE "slo: {tftt: {p99: 50 ms}}\n",
          "c.yaml:5:7: slo.tftt: unknown key; did you mean \"ttft\"?"},
         {"a guard's parameter", SERVE "    guard: {tag-side: {bit: 3}}\n",
@@ -147,6 +149,7 @@ static void bad_yaml_is_refused_with_its_line_and_column(void)
 {
     static const struct bad_row rows[] = {
         {"key twice", SERVE "    gpu: h\n", "c.yaml:5:5: \"gpu\" is given twice; first at 4:5"},
+        {"zero byte in quotes", "model: \"a\\0b\"\n", "c.yaml:1:8: want text, got a zero byte"},
         {"cycle", "model: &a {x: *a}\n",
          "c.yaml:1:15: *a lies inside its own anchor (line 1): a cycle"},
         {"no anchor", "model: *a\n", "c.yaml:1:8: *a: no such anchor before it"},
@@ -255,6 +258,17 @@ static void keys_that_do_not_fit_together_are_refused(void)
          "c.yaml:5:65: workload.open.input: want min at most max, got 9 and 3"},
         {"none beside a guard", SERVE "    guard: none+fifo\n",
          "c.yaml:5:12: fleet.serve.guard: want none alone, got it beside other guards"},
+        {"neither p99 nor cv", OPEN("output: 1, input: {lognormal: {mean: 100}}"),
+         "c.yaml:5:65: workload.open.input: want p99 or cv beside mean, got neither"},
+        {"open without an end", SERVE "workload: {open: {rate: 1 req/s, input: 1, output: 5}}\n",
+         "c.yaml:5:18: workload.open: want requests here or run.until, got no end"},
+        {"a share of no prefix", OPEN("input: 1, output: 1, prefixes: {share: 0.5}"),
+         "c.yaml:5:78: workload.open.prefixes: want groups and tokens above 0 beside share"},
+        {"both halves alone",
+         "model: m\nfleet: {prefill: {gpu: g}, decode: {gpu: g}}\n"
+         "workload: {closed: {concurrency: 1, input: 1, output: 1, requests: 3, decode_only: true, "
+         "prefill_only: true}}\n",
+         "c.yaml:3:20: workload.closed: decode_only and prefill_only exclude each other"},
         {"two sets of tag parameters",
          SERVE "    guard: {tag-side: {bits: 8}, tag-inband: {bits: 16}}\n",
          "c.yaml:5:53: fleet.serve.guard.tag-inband.bits: want what tag-side has, as all guards of "
@@ -345,6 +359,13 @@ static void a_bad_set_is_refused_by_its_own_text(void)
          "means "
          "page_tokens, which is given too",
          KVT_ECONFIG},
+        {"fleet.decode.replicas.x=1",
+         "--set fleet.decode.replicas.x=1: cannot set a key of replicas, which is \"1\"; set the "
+         "whole",
+         KVT_ECONFIG},
+        {"fleet.decode.tp_size.x=1",
+         "--set fleet.decode.tp_size.x=1: want a key such as run.seed before the \"=\"",
+         KVT_EUSAGE},
         {"fleet=null",
          "c.yaml:1:1: fleet: is missing; want the replicas: serve, or prefill and "
          "decode",
@@ -369,6 +390,14 @@ static void every_choice_is_judged_like_the_value_itself(void)
          "c.yaml:5:43: fleet.serve.parallel.dq: unknown key; did you mean \"dp\"?"},
         {"domain in a domain", SERVE "    parallel: {choices: [{tp: 8}, {tp: {choices: [1]}}]}\n",
          "c.yaml:5:50: fleet.serve.parallel.tp: want a value, got a domain within a domain"},
+        {"no list", SERVE "    replicas: {choices: 3}\n",
+         "c.yaml:5:25: fleet.serve.replicas: want a list of 1 to 10000 choices, got \"3\""},
+        {"no map", SERVE "    replicas: {range: 3}\n",
+         "c.yaml:5:23: fleet.serve.replicas: want a mapping, got \"3\""},
+        {"other keys", SERVE "    replicas: {range: {min: 1, max: 3, step: 1, stop: 4}}\n",
+         "c.yaml:5:49: fleet.serve.replicas.stop: unknown key; did you mean \"step\"?"},
+        {"unit in a range", SERVE "run: {warmup: {range: {min: 1, max: 3 s, step: 1 s}}}\n",
+         "c.yaml:5:29: run.warmup.min: want a time such as \"10 us\", got the bare number 1"},
         {"backwards", SERVE "    replicas: {range: {min: 4, max: 2, step: 1}}\n",
          "c.yaml:5:23: fleet.serve.replicas: want min <= max and at most 10000 values in a range"},
         {"standing still", SERVE "    replicas: {range: {min: 1, max: 2, step: 0}}\n",
@@ -414,6 +443,67 @@ static void a_load_that_runs_out_of_memory_says_so(void)
     CHECK(n > 100);
 }
 
+static void more_entries_than_there_is_room_for_are_refused(void)
+{
+    static const struct {
+        const char *head, *entry, *want;
+    } rows[] = {
+        {"cost: {", "g%d: 1 USD/h, ", "c.yaml:5:222: cost.g16: want at most 16 entries"},
+        {"slo: {itl: {", "p%d: 1 s, ", "slo.itl.p9: want at most 8 targets of one metric"},
+        {"published: [", "{metric: m%d, value: 1}, ", "published[64]: want at most 64 rows"},
+        {"run: {", "k%d: 1, ", "more errors follow"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        static char text[200000];
+        size_t used = (size_t)snprintf(text, sizeof text, SERVE "%s", rows[i].head);
+        for (int n = i == 1 ? 1 : 0; n < 70; n++) {
+            char entry[64];
+            const char *mark = strstr(rows[i].entry, "%d");
+            snprintf(entry, sizeof entry, "%.*s%d%s", (int)(mark - rows[i].entry), rows[i].entry, n,
+                     mark + 2);
+            used += (size_t)snprintf(text + used, sizeof text - used, "%s", entry);
+        }
+        const char *close = i == 1 ? "}}" : i == 2 ? "]" : "}";
+        snprintf(text + used, sizeof text - used, "%s\n", close);
+        struct kvt_config c;
+        struct kvt_err err = {0};
+        CHECK_FAILS(parse(&c, text, NULL, 0, &err), err, KVT_ECONFIG);
+        CHECK_HOLDS(err.text, rows[i].want, rows[i].head);
+    }
+    static char text[200000];
+    size_t used = (size_t)snprintf(text, sizeof text, "model: {");
+    for (int n = 0; n <= KVT_YAML_KEYS; n++)
+        used += (size_t)snprintf(text + used, sizeof text - used, "k%d: 1, ", n);
+    snprintf(text + used, sizeof text - used, "}\n");
+    struct kvt_config c;
+    struct kvt_err err = {0};
+    CHECK_FAILS(parse(&c, text, NULL, 0, &err), err, KVT_ELIMIT);
+    CHECK_HOLDS(err.text, "more than 4096 keys in one mapping", "keys");
+}
+
+static void a_set_inside_of_a_domain_or_a_list_is_refused(void)
+{
+    static const struct {
+        const char *text, *set, *want;
+    } rows[] = {
+        {SERVE "    parallel: {choices: [{tp: 2}]}\n", "fleet.serve.parallel.tp=1",
+         "--set fleet.serve.parallel.tp=1: cannot set a key of parallel, which is a domain; set "
+         "the "
+         "whole"},
+        {SERVE "    parallel: [1]\n", "fleet.serve.parallel.tp=1",
+         "--set fleet.serve.parallel.tp=1: cannot set a key of parallel, which is a list; set the "
+         "whole"},
+        {"- a\n", "run.seed=1",
+         "--set run.seed=1: cannot set a key of the file, which is a list; set the whole"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct kvt_config c;
+        struct kvt_err err = {0};
+        CHECK_FAILS(parse(&c, rows[i].text, &rows[i].set, 1, &err), err, KVT_ECONFIG);
+        CHECK_HOLDS(err.text, rows[i].want, rows[i].set);
+    }
+}
+
 /* clang-format off */
 const struct check_test check_config_errors[] = {
     {"a bad value is refused with its line and column",
@@ -427,6 +517,10 @@ const struct check_test check_config_errors[] = {
     {"what is too large is a limit", what_is_too_large_is_a_limit, false},
     {"a bad set is refused by its own text", a_bad_set_is_refused_by_its_own_text, false},
     {"every choice is judged like the value itself", every_choice_is_judged_like_the_value_itself,
+     false},
+    {"more entries than there is room for are refused",
+     more_entries_than_there_is_room_for_are_refused, false},
+    {"a set inside of a domain or a list is refused", a_set_inside_of_a_domain_or_a_list_is_refused,
      false},
     {"files that cannot be read are input errors", files_that_cannot_be_read_are_input_errors,
      false},
