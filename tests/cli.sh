@@ -106,6 +106,23 @@ has() { echo "$commands" | grep -qx "$1"; }
 run "the reference page" 0 config reference
 cmp -s "$work/out" docs/config-reference.md || fail "docs/config-reference.md is old; run make docs"
 
+for config in configs/examples/*.yaml configs/published/*.yaml; do
+    run "the check of $config" 0 config check "$config"
+    out_has "$config: ok"
+    err_is_empty
+done
+run "the check of a config with a domain" 0 config check "$config" --format json \
+    --set 'fleet.decode.replicas={choices: [1, 2]}'
+out_has '"fleet.decode.replicas": 2'
+run "the check of a config that is wrong" 3 config check "$config" --set fleet.decode.kv=fp9
+out_is_empty
+err_has "kvtwin: --set fleet.decode.kv=fp9: fleet.decode.kv: want one of bf16,"
+run "the check of an empty stdin" 3 config check -
+err_has "kvtwin: stdin:1:1: want a mapping with keys such as model and fleet, got an empty file"
+run "the check of nothing" 2 config check
+run "an unknown page" 2 config referenc
+run "a page with too many operands" 2 config keys more
+
 # ---- commands that read a config ----
 for command in capacity simulate; do
     has "$command" || continue
@@ -129,7 +146,9 @@ for command in capacity simulate; do
     run "$command --print-config" 0 "$command" configs/examples/quickstart.yaml --print-config --seed 17
     out_has "seed: 17"
     cp "$work/out" "$work/printed.yaml"
-    run "$command --print-config of its own output" 0 "$command" "$work/printed.yaml" --print-config
+    name="$command --print-config of its own output" # on stdin: paths in it are meant from here
+    "$kvtwin" "$command" - --print-config <"$work/printed.yaml" >"$work/out" 2>"$work/err" ||
+        fail "$(head -n 3 "$work/err")"
     cmp -s "$work/out" "$work/printed.yaml" || fail "printing the printed config changes it"
     run "$command prints JSON" 0 "$command" configs/examples/quickstart.yaml --format json -q
     out_starts "{"

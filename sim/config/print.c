@@ -169,13 +169,12 @@ static bool print_rule(const struct kvt_config *config, const struct kvt_rule *r
 
 char *kvt_config_print(const struct kvt_config *config)
 {
-    char *text = NULL, quote[KVT_QUOTE_BYTES];
+    char *text = NULL;
     size_t count = 0;
     FILE *out = open_memstream(&text, &count);
     if (out == NULL)
         return NULL;
-    fprintf(out, "# %s: every key; those in comments are left to what they say\n",
-            kvt_yaml_quote(config->path, quote));
+    fputs("# every key; those in comments are left to what they say\n", out);
     print_children(config, &kvt_schema, (const char *)config, 0, "", out);
     if (fclose(out) != 0) {
         free(text);
