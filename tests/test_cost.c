@@ -9,136 +9,48 @@
 #include "sim/cost/freeze.h"
 #include "tests/check.h"
 
-static struct kvt_gpu h200(void)
+static struct kvt_model model_of(const char *name, enum kvt_weight_dtype weights)
 {
-    struct kvt_gpu gpu = {.name = "h200-sxm",
-                          .memory_nominal = 141e9,
-                          .bandwidth = 4.8e12,
-                          .flops_bf16 = 989.4e12,
-                          .flops_fp8 = 1978.9e12,
-                          .link_bandwidth = 450e9,
-                          .nic_bandwidth = 50e9,
-                          .host_bandwidth = 64e9,
-                          .sms = 132};
-    return gpu;
+    struct kvt_model model;
+    struct kvt_err err = {0};
+    CHECK_OK(kvt_model_load(&model, name, &err), err);
+    kvt_model_quantise(&model, weights, kvt_model_scope(&model, weights));
+    return model;
 }
-
-static struct kvt_attention mla(int32_t heads, int32_t q_lora, int32_t nope, int32_t v)
-{
-    struct kvt_attention a = {.kind = KVT_ATTENTION_MLA,
-                              .heads = heads,
-                              .kv_heads = 1,
-                              .head_dim = nope + 64,
-                              .v_dim = v,
-                              .q_lora = q_lora,
-                              .kv_lora = 512,
-                              .nope = nope,
-                              .rope = 64};
-    return a;
-}
-
-static struct kvt_attention gqa(int32_t heads, int32_t kv_heads, int32_t dim)
-{
-    struct kvt_attention a = {.kind = KVT_ATTENTION_GQA,
-                              .heads = heads,
-                              .kv_heads = kv_heads,
-                              .head_dim = dim,
-                              .v_dim = dim};
-    return a;
-}
-
-static struct kvt_mlp experts(int32_t count, int32_t topk, int32_t inter, int32_t shared)
-{
-    struct kvt_mlp m = {.gated = true,
-                        .experts = count,
-                        .topk = topk,
-                        .expert_inter = inter,
-                        .shared_experts = shared > 0,
-                        .shared_inter = shared};
-    return m;
-}
-
-/* What sim/model does for a whole checkpoint, without its files: this part stands alone. */
-static void quantise(struct kvt_model *model, enum kvt_weight_dtype dtype, bool experts_only)
-{
-    for (int32_t g = 0; g < model->group_count; g++) {
-        uint8_t *of = model->groups[g].dtype;
-        for (int m = 0; m < KVT_MATRIX_COUNT; m++)
-            of[m] = (uint8_t)(m == KVT_MATRIX_ROUTER || experts_only ? KVT_WEIGHTS_BF16 : dtype);
-        of[KVT_MATRIX_EXPERT_GATE_UP] = of[KVT_MATRIX_EXPERT_DOWN] = (uint8_t)dtype;
-    }
-    model->mtp = model->groups[model->group_count - 1];
-    model->mtp.count = 1;
-    model->weights = dtype;
-}
-
-#define LAYERS(n, a, m) ((struct kvt_layer_group){.count = (n), .attention = (a), .mlp = (m)})
 
 static struct kvt_model kimi(void)
 {
-    struct kvt_model model = {
-        .name = "kimi-k2.6", .layers = 61, .hidden = 7168, .vocab = 163840, .group_count = 2};
-    struct kvt_mlp dense = {.inter = 18432, .gated = true};
-    model.groups[0] = LAYERS(1, mla(64, 1536, 128, 128), dense);
-    model.groups[1] = LAYERS(60, mla(64, 1536, 128, 128), experts(384, 8, 2048, 2048));
-    quantise(&model, KVT_WEIGHTS_INT4_G32, true);
-    return model;
+    return model_of("kimi-k2.6", KVT_WEIGHTS_INT4_G32);
 }
 
 static struct kvt_model deepseek_r1(void)
 {
-    struct kvt_model model = kimi();
-    strcpy(model.name, "deepseek-r1");
-    model.vocab = 129280;
-    model.mtp_layers = 1;
-    model.groups[0].count = 3;
-    model.groups[1].count = 58;
-    for (int g = 0; g < 2; g++)
-        model.groups[g].attention.heads = 128;
-    model.groups[1].mlp.experts = 256;
-    quantise(&model, KVT_WEIGHTS_FP8_BLOCK, false);
-    return model;
+    return model_of("deepseek-v3", KVT_WEIGHTS_FP8_BLOCK);
 }
 
 static struct kvt_model glm52(void)
 {
-    struct kvt_model model = {.name = "glm-5.2",
-                              .layers = 78,
-                              .hidden = 6144,
-                              .vocab = 154880,
-                              .group_count = 3,
-                              .mtp_layers = 1};
-    struct kvt_attention full = mla(64, 2048, 192, 256);
-    full.index_heads = 32, full.index_dim = 128, full.index_topk = 2048;
-    struct kvt_attention shared = full;
-    shared.index_shared = true;
-    struct kvt_mlp dense = {.inter = 12288, .gated = true};
-    model.groups[0] = LAYERS(3, full, dense);
-    model.groups[1] = LAYERS(18, full, experts(256, 8, 2048, 2048));
-    model.groups[2] = LAYERS(57, shared, experts(256, 8, 2048, 2048));
-    quantise(&model, KVT_WEIGHTS_FP8_BLOCK, false);
-    return model;
+    return model_of("glm-5.2", KVT_WEIGHTS_FP8_BLOCK);
 }
 
 static struct kvt_model llama70b(void)
 {
-    struct kvt_model model = {
-        .name = "llama-3.1-70b", .layers = 80, .hidden = 8192, .vocab = 128256, .group_count = 1};
-    struct kvt_mlp dense = {.inter = 28672, .gated = true};
-    model.groups[0] = LAYERS(80, gqa(64, 8, 128), dense);
-    quantise(&model, KVT_WEIGHTS_FP8, false);
-    return model;
+    return model_of("llama-3.1-70b", KVT_WEIGHTS_FP8);
 }
 
 static struct kvt_model gpt_oss(void)
 {
-    struct kvt_model model = {
-        .name = "gpt-oss-120b", .layers = 36, .hidden = 2880, .vocab = 201088, .group_count = 2};
-    model.groups[0] = LAYERS(18, gqa(64, 8, 64), experts(128, 4, 2880, 0));
-    model.groups[1] = model.groups[0];
-    model.groups[0].attention.window = 128;
-    quantise(&model, KVT_WEIGHTS_MXFP4, true);
-    return model;
+    return model_of("gpt-oss-120b", KVT_WEIGHTS_MXFP4);
+}
+
+static struct kvt_gpu gpu_of(const char *calibration)
+{
+    struct kvt_gpu gpu;
+    struct kvt_err err = {0};
+    char name[32];
+    snprintf(name, sizeof name, "%.4s-sxm", calibration);
+    CHECK_OK(kvt_gpu_load(&gpu, name, -1.0, &err), err);
+    return gpu;
 }
 
 static struct kvt_step_shape tensor_parallel(int32_t tp, enum kvt_kv_dtype kv)
@@ -151,9 +63,7 @@ static struct kvt_calibration shipped(const char *name)
 {
     struct kvt_calibration calibration;
     struct kvt_err err = {0};
-    struct kvt_gpu gpu = h200();
-    if (strncmp(name, "h200", 4) != 0)
-        snprintf(gpu.name, sizeof gpu.name, "%.4s-sxm", name);
+    struct kvt_gpu gpu = gpu_of(name);
     CHECK_OK(kvt_calibration_load(&calibration, name, &gpu, "sglang", NULL, &err), err);
     return calibration;
 }
@@ -262,9 +172,8 @@ static void experts_hit_follow_the_closed_form(void)
 static void int4_experts_win_in_decode_and_lose_in_prefill(void)
 {
     struct kvt_calibration c = shipped("h200-sglang");
-    struct kvt_model four = glm52(), eight = glm52();
-    quantise(&four, KVT_WEIGHTS_INT4_G32, true);
-    quantise(&eight, KVT_WEIGHTS_FP8_BLOCK, true);
+    struct kvt_model four = model_of("glm-5.2", KVT_WEIGHTS_INT4_G32), eight = four;
+    kvt_model_quantise(&eight, KVT_WEIGHTS_FP8_BLOCK, KVT_QUANT_EXPERTS);
     struct kvt_step_shape shape = tensor_parallel(8, KVT_KV_FP8);
     for (int32_t b = 1; b <= 64; b *= 4)
         CHECK_NOTE(decode_ms(&four, &shape, &c, b, 8192) < decode_ms(&eight, &shape, &c, b, 8192),
@@ -375,7 +284,7 @@ static void freeze(struct frozen *f, const struct kvt_model *model,
                    int32_t batch_max)
 {
     struct kvt_err err = {0};
-    struct kvt_gpu gpu = h200();
+    struct kvt_gpu gpu = gpu_of("h200");
     CHECK_OK(kvt_arena_init(&f->arena, 16 << 20, &err), err);
     CHECK_OK(kvt_costs_freeze(&f->costs, &f->arena, model, &gpu, c, shape, batch_max, true, &err),
              err);
@@ -432,7 +341,7 @@ static void more_requests_or_context_are_never_faster(void)
                                         "h100-vllm",          "b200-sglang", "b200-vllm",
                                         "h200-published-best"};
     struct kvt_model models[] = {kimi(), glm52(), llama70b(), gpt_oss()};
-    quantise(&models[2], KVT_WEIGHTS_INT4_G128, false); /* the least regular law */
+    models[2] = model_of("llama-3.1-70b", KVT_WEIGHTS_INT4_G128); /* the least regular law */
     for (size_t n = 0; n < sizeof names / sizeof names[0]; n++) {
         struct kvt_calibration c = shipped(names[n]);
         for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
@@ -489,7 +398,7 @@ static void freezing_reports_what_it_lacks(void)
     struct kvt_calibration c = shipped("h200-sglang");
     struct kvt_model model = kimi();
     struct kvt_step_shape shape = tensor_parallel(8, KVT_KV_BF16);
-    struct kvt_gpu gpu = h200();
+    struct kvt_gpu gpu = gpu_of("h200");
     struct kvt_arena arena;
     struct kvt_costs costs;
     struct kvt_err err = {0};
@@ -506,7 +415,7 @@ static void freezing_reports_what_it_lacks(void)
     err = (struct kvt_err){0};
     CHECK_FAILS(kvt_costs_freeze(&costs, &arena, &model, &gpu, &c, &shape, 8, true, &err), err,
                 KVT_ECONFIG);
-    CHECK_HOLDS(err.text, "want a divisor of tp (8), got 3", "");
+    CHECK_HOLDS(err.text, "dp 3 does not divide tp 8", "");
     shape.layout.dp = 1;
     CHECK_OK(kvt_costs_freeze(&costs, &arena, &model, &gpu, &c, &shape, 8, false, &err), err);
     CHECK_I64(costs.host_ticks, KVT_TICKS_PER_MS, "without overlap the host adds to every step");

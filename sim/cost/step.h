@@ -44,6 +44,7 @@
 /* How a role runs its model: what a config's role says, without its scheduler. The dtype of each
  * matrix is the model's (kvt_model_quantise before for another one). */
 struct kvt_step_shape {
+    enum kvt_engine engine; /* whose KV layout "fp8" means */
     enum kvt_kv_dtype kv;
     struct kvt_layout layout;
     int32_t draft_tokens;    /* speculative decoding: tokens drafted a step; 0 */
@@ -91,7 +92,7 @@ void kvt_step_list(struct kvt_step *step, const struct kvt_model *model,
                    const struct kvt_step_shape *shape, const struct kvt_calibration *calibration,
                    const struct kvt_step_work *work, enum kvt_step_part part);
 
-/* Sizes divide (kvt_layout_check), and this KV dtype exists for this model. */
+/* Sizes divide (kvt_layout_check), this KV dtype exists for this model, and so does its draft. */
 enum kvt_status kvt_step_check(const struct kvt_model *model, const struct kvt_step_shape *shape,
                                struct kvt_err *err);
 
