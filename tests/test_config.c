@@ -68,7 +68,7 @@ static struct kvt_config parse_good(const char *text, const char *const sets[], 
 static void aliases_of_other_engines_mean_our_keys(void)
 {
     struct kvt_config c = parse_good(
-        SERVE "    tensor_parallel_size: 8\n    pp_size: 2\n    dp_size: 4\n    ep_size: 2\n"
+        SERVE "    tensor-parallel-size: 8\n    pp_size: 2\n    dp_size: 4\n    ep_size: 2\n"
               "    decode_context_parallel_size: 2\n    block_size: 32\n"
               "    gpu_memory_utilization: 0.9\n    kv_cache_dtype: fp8_e4m3\n"
               "    max_num_seqs: 17\n    max_num_batched_tokens: 8191\n"
@@ -77,7 +77,7 @@ static void aliases_of_other_engines_mean_our_keys(void)
               "    num_speculative_tokens: 3\n",
         NULL, 0);
     const struct kvt_config_role *r = &c.roles[KVT_ROLE_SERVE];
-    CHECK_I64(r->parallel.tp, 8, "tensor_parallel_size");
+    CHECK_I64(r->parallel.tp, 8, "tensor-parallel-size");
     CHECK_I64(r->parallel.pp, 2, "pp_size");
     CHECK_I64(r->parallel.dp, 4, "dp_size");
     CHECK_I64(r->parallel.ep, 2, "ep_size");

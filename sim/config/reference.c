@@ -29,9 +29,13 @@ static const char introduction[] =
     "  directory.\n"
     "- Any value may be a domain for `plan` and `sweep`: `{choices: [...]}` or\n"
     "  `{range: {min: 1, max: 8, step: 1}}`.\n"
+    "- Short forms: `gpu: h200-sxm` is `gpu: {name: h200-sxm}`, `trace: a.csv` is\n"
+    "  `trace: {file: a.csv}`, `input: 1000` is `input: {fixed: 1000}`, `arrivals: poisson` is\n"
+    "  `arrivals: {poisson: {}}`, `guard: fifo+lease` is `guard: {fifo: {}, lease: {}}`, and\n"
+    "  `concurrency: [1, 8]` is `concurrency: {choices: [1, 8]}`.\n"
     "- YAML anchors, aliases and merge keys (`<<: *name`) work.\n"
     "- *Also* lists the spellings of vLLM and SGLang that mean the same; they stand directly in a\n"
-    "  role (`fleet.serve.tensor_parallel_size`), and giving both is an error.\n";
+    "  role (`fleet.serve.tensor_parallel_size`, or with dashes), and giving both is an error.\n";
 
 static void cell(const char *text, FILE *out)
 {

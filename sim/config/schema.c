@@ -418,12 +418,16 @@ const struct kvt_rule *kvt_rule_child(const struct kvt_rule *section, const char
     return NULL;
 }
 
+/* Whether word is among words, where - and _ are the same: flags of a command line and keys of a
+ * Python call are both in use. */
 static bool has_word(const char *words, const char *word)
 {
-    size_t count = strlen(word);
     while (words != NULL && *words != '\0') {
-        size_t length = strcspn(words, " ");
-        if (length == count && strncmp(words, word, count) == 0)
+        size_t length = strcspn(words, " "), same = 0;
+        while (same < length &&
+               (words[same] == word[same] || (words[same] == '_' && word[same] == '-')))
+            same++;
+        if (same == length && word[same] == '\0')
             return true;
         words += length + (words[length] == ' ');
     }
