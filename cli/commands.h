@@ -2,6 +2,7 @@
  * cli/cmd_<name>.c defines. */
 /* clang-format off */
 #define KVT_COMMANDS(X) \
+    X(capacity)         \
     X(reproduce)        \
     X(diff)             \
     X(trace)            \

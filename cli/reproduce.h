@@ -43,4 +43,9 @@ enum kvt_status kvt_reproduced_print(const struct kvt_reproduced_list *list, boo
 enum kvt_status kvt_reproduce_capacity(const char *path, struct kvt_reproduced_list *list,
                                        struct kvt_err *err);
 
+/* Add the rows of one published file (configs/published/NAME.yaml, or a path), or of all of them in
+ * the order of their names when name is NULL. */
+enum kvt_status kvt_reproduce_published(const char *name, struct kvt_reproduced_list *list,
+                                        struct kvt_err *err);
+
 #endif

@@ -199,15 +199,19 @@ static int64_t pool_budget(const struct plan *plan)
     return requested - m->weights_bytes - m->ledger[KVT_LEDGER_ACTIVATION] - non_torch_bytes(want);
 }
 
+static int64_t page_tags(const struct plan *plan)
+{
+    return plan->want->guard_page_bytes + plan->want->guard_token_bytes * plan->memory->page_tokens;
+}
+
 /* Tags beside the pool: per page, and per request slot with its expected map. */
 static int64_t tag_bytes(const struct plan *plan, int64_t pages)
 {
     const struct kvt_memory_want *want = plan->want;
     const struct kvt_memory *m = plan->memory;
     int64_t map = ceil_div(m->max_model_len, m->page_tokens) * want->guard_entry_bytes;
-    return pages * want->guard_page_bytes +
-           (m->max_running + 1) * (map + want->guard_request_bytes) *
-               (want->guard_entry_bytes + want->guard_request_bytes > 0);
+    return pages * page_tags(plan) + (m->max_running + 1) * (map + want->guard_request_bytes) *
+                                         (want->guard_entry_bytes + want->guard_request_bytes > 0);
 }
 
 static int64_t default_running(const struct plan *plan, int64_t tokens, int64_t seqs)
@@ -317,12 +321,11 @@ static bool plan_pool(struct plan *plan)
     int64_t tokens = plan->budget > 0 ? plan->budget / m->slot.charged_bytes : 0;
     m->max_running = default_running(plan, tokens, m->max_running);
     int64_t room = plan->budget - tag_bytes(plan, 0);
-    m->kv_pages = room > 0 ? room / (plan->page_bytes + want->guard_page_bytes) : 0;
+    m->kv_pages = room > 0 ? room / (plan->page_bytes + page_tags(plan)) : 0;
     if (want->pages > 0)
         m->kv_pages = want->pages;
     else if (room > 0)
-        m->ledger[KVT_LEDGER_ROUNDING] =
-            room - m->kv_pages * (plan->page_bytes + want->guard_page_bytes);
+        m->ledger[KVT_LEDGER_ROUNDING] = room - m->kv_pages * (plan->page_bytes + page_tags(plan));
     m->kv_tokens = m->kv_pages * m->page_tokens;
     m->replica_kv_tokens = m->kv_tokens * want->layout.dp;
     m->kv_pool_bytes = m->kv_pages * plan->stored_page;

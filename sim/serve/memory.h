@@ -44,6 +44,7 @@ struct kvt_memory_want {
     int64_t draft_tokens;        /* > 0: speculative decoding with one MTP/EAGLE layer */
     int64_t pages;               /* > 0: that many pages whatever the memory says */
     int64_t guard_page_bytes;    /* per physical page (20 for tags beside the cache) */
+    int64_t guard_token_bytes;   /* per token slot (32 for a canary) */
     int64_t guard_entry_bytes;   /* per expected page of a request slot (24) */
     int64_t guard_request_bytes; /* per request slot (16) */
     bool eager;                  /* no CUDA graphs */

@@ -1,0 +1,200 @@
+/*
+ * reproduce_published.c - the rows that files of configs/published carry
+ *
+ * Metrics of capacity come from the ledger. Metrics of serving need a simulated run per row.
+ */
+#include <dirent.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/reproduce.h"
+#include "cli/role_memory.h"
+#include "sim/base/file.h"
+
+#define FILES_MAX 256
+
+static double kv_tokens(const struct kvt_memory *memory)
+{
+    return (double)memory->kv_tokens;
+}
+
+static double replica_kv_tokens(const struct kvt_memory *memory)
+{
+    return (double)memory->replica_kv_tokens;
+}
+
+static double kv_pages(const struct kvt_memory *memory)
+{
+    return (double)memory->kv_pages;
+}
+
+static double checkpoint_bytes(const struct kvt_memory *memory)
+{
+    return (double)memory->checkpoint_bytes;
+}
+
+static double weights_bytes(const struct kvt_memory *memory)
+{
+    return (double)memory->weights_bytes;
+}
+
+static double token_bytes(const struct kvt_memory *memory)
+{
+    return memory->kv_bytes_per_token;
+}
+
+static double pool_bytes(const struct kvt_memory *memory)
+{
+    return (double)memory->kv_pool_bytes;
+}
+
+static const struct {
+    const char *metric;
+    double (*value)(const struct kvt_memory *memory);
+} capacity_metrics[] = {
+    {"kv_tokens", kv_tokens},
+    {"replica_kv_tokens", replica_kv_tokens},
+    {"kv_pages", kv_pages},
+    {"checkpoint_bytes", checkpoint_bytes},
+    {"weights_bytes_per_gpu", weights_bytes},
+    {"kv_bytes_per_token_per_gpu", token_bytes},
+    {"kv_pool_bytes_per_gpu", pool_bytes},
+};
+
+static int metric_index(const char *metric)
+{
+    for (size_t i = 0; i < sizeof capacity_metrics / sizeof *capacity_metrics; i++)
+        if (strcmp(capacity_metrics[i].metric, metric) == 0)
+            return (int)i;
+    return -1;
+}
+
+/* The role that a row names, or the only one that keeps KV for decode. */
+static int role_of(const struct kvt_config *config, const char *name)
+{
+    for (int r = 0; name != NULL && r < KVT_ROLE_COUNT; r++)
+        if (strcmp(kvt_role_names[r], name) == 0)
+            return config->roles[r].present ? r : -1;
+    if (name != NULL)
+        return -1;
+    return config->roles[KVT_ROLE_DECODE].present ? KVT_ROLE_DECODE : KVT_ROLE_SERVE;
+}
+
+static enum kvt_status add_capacity(const struct kvt_config *config,
+                                    const struct kvt_config_result *result,
+                                    struct kvt_reproduced *row, struct kvt_err *err)
+{
+    int role = role_of(config, result->role);
+    if (role < 0)
+        return kvt_err_at(err, KVT_ECONFIG, result->where, "published: there is no role \"%s\"",
+                          result->role);
+    struct kvt_role_memory *plan = malloc(sizeof *plan);
+    if (plan == NULL)
+        return kvt_err_set(err, KVT_ENOMEM, "no memory for the ledger");
+    enum kvt_status status = kvt_role_memory_plan(config, (enum kvt_role)role, plan, err);
+    if (status == KVT_OK)
+        row->predicted = capacity_metrics[metric_index(result->metric)].value(&plan->memory);
+    row->supported = status == KVT_OK;
+    free(plan);
+    return status;
+}
+
+static enum kvt_status add_row(const struct kvt_config *config, const char *name,
+                               const struct kvt_config_result *result,
+                               struct kvt_reproduced_list *list, struct kvt_err *err)
+{
+    struct kvt_reproduced *row = kvt_reproduced_add(list);
+    if (row == NULL)
+        return kvt_err_set(err, KVT_ENOMEM, "no memory for the result");
+    if (result->concurrency == KVT_UNSET)
+        snprintf(row->row, sizeof row->row, "%s", name);
+    else
+        snprintf(row->row, sizeof row->row, "%.50s@%lld", name, (long long)result->concurrency);
+    snprintf(row->metric, sizeof row->metric, "%s", result->metric);
+    snprintf(row->kind, sizeof row->kind, "%s", result->is_fitted ? "fitted" : "predicted");
+    row->observed = result->value;
+    if (metric_index(result->metric) >= 0)
+        return add_capacity(config, result, row, err);
+    snprintf(row->reason, sizeof row->reason, "needs a simulated run");
+    return KVT_OK;
+}
+
+static enum kvt_status add_file(const char *path, struct kvt_reproduced_list *list,
+                                struct kvt_err *err)
+{
+    struct kvt_config config;
+    char name[64];
+    const char *slash = strrchr(path, '/');
+    snprintf(name, sizeof name, "%.63s", slash == NULL ? path : slash + 1);
+    char *dot = strstr(name, ".yaml");
+    if (dot != NULL)
+        *dot = '\0';
+    KVT_TRY(kvt_config_load(&config, path, NULL, 0, err));
+    enum kvt_status status = KVT_OK;
+    for (int32_t i = 0; i < config.published.count && status == KVT_OK; i++)
+        status = add_row(&config, name, &config.published.rows[i], list, err);
+    kvt_config_release(&config);
+    return status;
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static enum kvt_status add_folder(const char *folder, struct kvt_reproduced_list *list,
+                                  struct kvt_err *err)
+{
+    char *files[FILES_MAX];
+    size_t count = 0;
+    DIR *open = opendir(folder);
+    if (open == NULL)
+        return kvt_err_set(err, KVT_EIO, "cannot open the folder %s", folder);
+    for (struct dirent *entry = readdir(open); entry != NULL && count < FILES_MAX;
+         entry = readdir(open)) {
+        size_t length = strlen(entry->d_name);
+        char *path = NULL;
+        if (length > 5 && strcmp(entry->d_name + length - 5, ".yaml") == 0)
+            path = kvt_path_join(folder, entry->d_name);
+        if (path != NULL)
+            files[count++] = path;
+    }
+    closedir(open);
+    qsort(files, count, sizeof *files, by_text);
+    enum kvt_status status = KVT_OK;
+    for (size_t i = 0; i < count; i++) {
+        if (status == KVT_OK)
+            status = add_file(files[i], list, err);
+        free(files[i]);
+    }
+    return status;
+}
+
+enum kvt_status kvt_reproduce_published(const char *name, struct kvt_reproduced_list *list,
+                                        struct kvt_err *err)
+{
+    char file[256];
+    char *folder = kvt_path_join(kvt_data_folder(), "configs/published");
+    if (folder == NULL)
+        return kvt_err_set(err, KVT_ENOMEM, "no memory for a path");
+    enum kvt_status status;
+    if (name == NULL) {
+        status = add_folder(folder, list, err);
+    } else if (access(name, F_OK) == 0) {
+        status = add_file(name, list, err);
+    } else {
+        snprintf(file, sizeof file, "%.240s.yaml", name);
+        char *path = kvt_path_join(folder, file);
+        if (path != NULL && access(path, F_OK) == 0)
+            status = add_file(path, list, err);
+        else
+            status = kvt_err_set(err, KVT_EUSAGE, "there is no published result \"%s\" in %s", name,
+                                 folder);
+        free(path);
+    }
+    free(folder);
+    return status;
+}

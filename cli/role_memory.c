@@ -1,0 +1,105 @@
+#include "cli/role_memory.h"
+
+#include <string.h>
+
+/* A failure of a part of the config, at the place that named it. */
+static enum kvt_status at(struct kvt_err *err, struct kvt_where where, const struct kvt_err *why)
+{
+    return kvt_err_at(err, why->status, where, "%s", why->text);
+}
+
+enum kvt_status kvt_config_load_model(const struct kvt_config *config, struct kvt_model *model,
+                                      struct kvt_err *err)
+{
+    const struct kvt_config_source *source = &config->model;
+    struct kvt_err why = {0};
+    enum kvt_status status;
+    char notes[4096];
+    if (source->hf_config != NULL)
+        status = kvt_model_import(model, source->hf_config, NULL, notes, sizeof notes, &why);
+    else
+        status = kvt_model_load(model, source->file != NULL ? source->file : source->name, &why);
+    return status == KVT_OK ? KVT_OK : at(err, source->where, &why);
+}
+
+static enum kvt_status load_gpu(const struct kvt_config_role *role, struct kvt_gpu *gpu,
+                                struct kvt_err *err)
+{
+    const struct kvt_config_source *source = &role->gpu;
+    struct kvt_err why = {0};
+    const char *name = source->file != NULL ? source->file : source->name;
+    if (kvt_gpu_load(gpu, name, role->memory.capacity, &why) == KVT_OK)
+        return KVT_OK;
+    return at(err, source->where, &why);
+}
+
+/* Bytes that guards keep beside the cache. A side tag has the tag, a generation of 8 bytes and a
+ * transfer tag of 4 per page, and 24 bytes per expected page in two name spaces. */
+static void add_guards(const struct kvt_config_guard *guard, struct kvt_memory_want *want)
+{
+    int64_t tag = (guard->tag_bits + 7) / 8;
+    if (guard->on[KVT_GUARD_TAG_SIDE]) {
+        want->guard_page_bytes += tag + 8 + 4;
+        want->guard_entry_bytes += 2 * 24;
+        want->guard_request_bytes += 16;
+    }
+    if (guard->on[KVT_GUARD_TAG_INBAND])
+        want->guard_page_bytes += tag;
+    if (guard->on[KVT_GUARD_DIGEST])
+        want->guard_page_bytes += 8;
+    if (guard->on[KVT_GUARD_LEASE])
+        want->guard_page_bytes += 8;
+    if (guard->on[KVT_GUARD_CANARY])
+        want->guard_token_bytes += 32;
+    if (guard->on[KVT_GUARD_REQUEST_ID])
+        want->guard_request_bytes += 8;
+}
+
+static int64_t given(int64_t value)
+{
+    return value == KVT_UNSET ? 0 : value;
+}
+
+/* New tokens of one step: the chunk bounds SGLang's, the batch vLLM's. */
+static int64_t step_tokens(const struct kvt_config *config, const struct kvt_config_role *role)
+{
+    int64_t chunk = given(role->scheduler.chunk_tokens);
+    int64_t batch = given(role->scheduler.batch_tokens);
+    if (config->engine == KVT_ENGINE_SGLANG)
+        return chunk > 0 ? chunk : batch;
+    return batch > 0 ? batch : chunk;
+}
+
+enum kvt_status kvt_role_memory_plan(const struct kvt_config *config, enum kvt_role role,
+                                     struct kvt_role_memory *plan, struct kvt_err *err)
+{
+    const struct kvt_config_role *r = &config->roles[role];
+    *plan = (struct kvt_role_memory){0};
+    KVT_TRY(kvt_config_load_model(config, &plan->model, err));
+    KVT_TRY(load_gpu(r, &plan->gpu, err));
+    plan->want = (struct kvt_memory_want){
+        .model = &plan->model,
+        .gpu = &plan->gpu,
+        .engine = config->engine,
+        .role = role,
+        .layout = {.tp = r->parallel.tp,
+                   .pp = r->parallel.pp,
+                   .dp = r->parallel.dp,
+                   .ep = r->parallel.ep,
+                   .dcp = r->parallel.dcp},
+        .weights_set = r->weights_set,
+        .weights = r->weights,
+        .kv = r->kv,
+        .fraction = r->memory.fraction,
+        .reserve_bytes = r->memory.reserve > 0 ? r->memory.reserve : 0,
+        .page_tokens = given(r->page_tokens),
+        .max_model_len = given(r->scheduler.max_model_len),
+        .batch_tokens = step_tokens(config, r),
+        .max_running = given(r->scheduler.max_running),
+        .draft_tokens = given(r->draft_tokens),
+        .pages = given(r->memory.pages),
+        .where = r->where,
+    };
+    add_guards(&r->guard, &plan->want);
+    return kvt_memory_plan(&plan->want, &plan->memory, err);
+}

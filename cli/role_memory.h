@@ -1,0 +1,28 @@
+/*
+ * role_memory.h - a role of a config, its model, its GPU and its memory ledger
+ *
+ * What `capacity` prints and what a simulation sizes its pools by come from here, so that they
+ * cannot differ.
+ */
+#ifndef KVT_CLI_ROLE_MEMORY_H
+#define KVT_CLI_ROLE_MEMORY_H
+
+#include "sim/config/config.h"
+#include "sim/serve/memory.h"
+
+struct kvt_role_memory {
+    struct kvt_model model;
+    struct kvt_gpu gpu;
+    struct kvt_memory_want want; /* points at model and gpu */
+    struct kvt_memory memory;
+};
+
+/* The model of the config: a shipped name, a file of ours, or a Hugging Face config.json. */
+enum kvt_status kvt_config_load_model(const struct kvt_config *config, struct kvt_model *model,
+                                      struct kvt_err *err);
+
+/* Load model and GPU and plan the memory of a role that is present. plan must not move after. */
+enum kvt_status kvt_role_memory_plan(const struct kvt_config *config, enum kvt_role role,
+                                     struct kvt_role_memory *plan, struct kvt_err *err);
+
+#endif
