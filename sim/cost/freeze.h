@@ -5,8 +5,8 @@
  * sizes on a grid, rounded to ticks. Where the laws are exactly linear in the context, so is the
  * table; prompt sizes lie on knots that keep tokens(m) within 0.5 % of the law.
  *
- * batch and context are those of the whole replica. With attention data parallelism the ranks are
- * taken as balanced: each holds 1/dp of the batch (rounded up) and of the context. With pipeline
+ * batch and context are those of the whole replica. With attention data parallelism the fullest
+ * rank holds 1/dp of the batch, rounded up, and requests of the average context. With pipeline
  * parallelism the batch runs as pp microbatches that keep all stages busy, so that a decode step
  * takes the sum of all stages for 1/pp of the batch; a step with prompt tokens takes the sum of
  * all stages for all of its tokens, which is right for its latency and pessimistic for its rate.

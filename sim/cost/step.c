@@ -296,8 +296,10 @@ void kvt_step_list(struct kvt_step *step, const struct kvt_model *model,
     const struct kvt_layout *layout = &shape->layout;
     double stages = work->prompt_tokens > 0.0 ? 1.0 : layout->pp;
     double share = (double)layout->dp * stages;
-    /* A rank has whole requests, so its share of the batch rounds up; contexts are balanced. */
+    /* The fullest rank has whole requests of the average context; windows are taken as balanced, so
+     * that their cost is one slope for all batches. */
     double batch = ceil(work->decodes / share);
+    double fullest = work->decodes > 0.0 ? batch / work->decodes : 1.0 / share;
     struct kvt_builder b = {
         .step = step,
         .model = model,
@@ -305,7 +307,7 @@ void kvt_step_list(struct kvt_step *step, const struct kvt_model *model,
         .calibration = calibration,
         .part = (unsigned)part,
         .batch = batch,
-        .context = work->context / share,
+        .context = work->context * fullest,
         .windowed = work->windowed / share,
         .decode_rows = batch * (1 + shape->draft_tokens),
         .prompt_rows = work->prompt_tokens / layout->dp,

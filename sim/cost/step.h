@@ -3,8 +3,8 @@
  *
  * kvt_step_list writes down what one GPU runs in one step: every kernel with its shape, how often
  * it runs, its time by the calibration, its bytes and FLOPs, and the law it rests on. The time of
- * a step is the sum, or the host floor when that is longer; the slowest rank sets it, and ranks are
- * taken as balanced.
+ * a step is the sum, or the host floor when that is longer. The fullest rank sets it: it holds its
+ * share of the batch, rounded up, with contexts of average length.
  *
  *   layer = attention block + MLP block + what is not listed (layer-*)
  *   MLA      q_a+kv_a, q_b, absorbed q and v, attention, o_proj; in prefill kv_b and attention over
