@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/role_memory.h"
+#include "sim/plan/role_memory.h"
 #include "sim/base/units.h"
 
 #define GIB          1073741824.0

@@ -3,6 +3,7 @@
 /* clang-format off */
 #define KVT_COMMANDS(X) \
     X(capacity)         \
+    X(simulate)         \
     X(reproduce)        \
     X(diff)             \
     X(trace)            \

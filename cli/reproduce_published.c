@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "cli/reproduce.h"
-#include "cli/role_memory.h"
+#include "sim/plan/role_memory.h"
 #include "sim/base/file.h"
 
 #define FILES_MAX 256

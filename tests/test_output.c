@@ -482,7 +482,8 @@ static void an_unwritable_place_is_refused_before_the_run(void)
     CHECK_FAILS(kvt_run_file_begin(&file, "/dev/full", &err), err, KVT_EIO);
     CHECK_HOLDS(err.text, "/dev/full", "path");
     err = (struct kvt_err){0};
-    CHECK_FAILS(kvt_decision_log_begin(&log, NULL, "build/no-such-folder/log.txt", &err), err, KVT_EIO);
+    CHECK_FAILS(kvt_decision_log_begin(&log, NULL, "build/no-such-folder/log.txt", &err), err,
+                KVT_EIO);
     CHECK_HOLDS(err.text, "build/no-such-folder/log.txt", "path");
     kvt_decision_log_abandon(&log);
     kvt_run_file_abandon(&file);

@@ -225,6 +225,7 @@ static void settle(struct kvt_des *engine, int32_t replica)
                     &state->steps[state->oldest], first_end, end);
     kvt_core_settle(&engine->core, replica, ended);
     lane->busy += end - run->start;
+    lane->steps += ended;
     run->start = end;
     run->steps -= ended;
     run->context += ended * run->decodes;
@@ -427,6 +428,7 @@ static void step_end(struct kvt_des *engine, int32_t replica)
         kvt_observe_run(&engine->observer, core, replica, costs_of(engine, replica), run, step,
                         first_end, lane->end);
         lane->busy += lane->end - run->start;
+        lane->steps += run->steps;
         lane->running = false;
         kvt_core_commit(core, replica, run->steps);
         /* Its own wakes say nothing new: it plans right below. */

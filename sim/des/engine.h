@@ -54,6 +54,7 @@ struct kvt_lane { /* one replica in time */
     struct kvt_run run;
     kvt_ticks end;  /* of the run as planned */
     kvt_ticks busy; /* time spent in steps */
+    int64_t steps;  /* steps ended */
 };
 
 struct kvt_delay { /* things that happen a fixed time after they were put in: first in, first out */

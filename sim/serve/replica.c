@@ -214,6 +214,7 @@ void kvt_replica_preempt(struct kvt_core *core, struct kvt_replica *replica, int
     kvt_core_note(core, KVT_DECIDE_PREEMPT, r, replica->id, holding->pages);
     kvt_core_effect(core, KVT_EFFECT_PREEMPT, replica->id, r, decoded);
     request->preemptions++;
+    replica->preemptions++;
     core->preemptions++;
     int16_t fences = holding->fences; /* of this replica's own steps: they run before any reuse */
     holding->fences = 0;

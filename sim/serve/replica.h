@@ -73,8 +73,9 @@ struct kvt_replica {
     int32_t fresh_count;
     struct kvt_step steps[KVT_STEPS_IN_FLIGHT];
     int32_t oldest, in_flight;
-    const struct kvt_step *unjoined;      /* its ended prompts join the batch at the next plan */
-    int64_t load_tokens, load_requests;   /* what the router has sent here and not seen end */
+    const struct kvt_step *unjoined;    /* its ended prompts join the batch at the next plan */
+    int64_t load_tokens, load_requests; /* what the router has sent here and not seen end */
+    int64_t preemptions;
     int64_t cached_tokens, prompt_tokens; /* found in the prefix cache; asked for */
 };
 

@@ -4,8 +4,8 @@
  * What `capacity` prints and what a simulation sizes its pools by come from here, so that they
  * cannot differ.
  */
-#ifndef KVT_CLI_ROLE_MEMORY_H
-#define KVT_CLI_ROLE_MEMORY_H
+#ifndef KVT_PLAN_ROLE_MEMORY_H
+#define KVT_PLAN_ROLE_MEMORY_H
 
 #include "sim/config/config.h"
 #include "sim/serve/memory.h"

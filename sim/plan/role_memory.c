@@ -1,4 +1,4 @@
-#include "cli/role_memory.h"
+#include "sim/plan/role_memory.h"
 
 #include <string.h>
 
@@ -77,6 +77,8 @@ enum kvt_status kvt_role_memory_plan(const struct kvt_config *config, enum kvt_r
     *plan = (struct kvt_role_memory){0};
     KVT_TRY(kvt_config_load_model(config, &plan->model, err));
     KVT_TRY(load_gpu(r, &plan->gpu, err));
+    if (r->weights_set) /* every later reader of the model sees the dtypes that run */
+        kvt_model_quantise(&plan->model, r->weights, kvt_model_scope(&plan->model, r->weights));
     plan->want = (struct kvt_memory_want){
         .model = &plan->model,
         .gpu = &plan->gpu,

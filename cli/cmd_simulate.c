@@ -1,0 +1,210 @@
+/*
+ * cmd_simulate.c - run a trace or a generated load through a fleet; print the serving table
+ */
+#include <stdio.h>
+#include <time.h>
+
+#include "cli/cli.h"
+#include "sim/output/hdf5.h"
+#include "sim/output/log.h"
+#include "sim/output/progress.h"
+#include "sim/plan/price.h"
+#include "sim/plan/simulate.h"
+
+static const struct kvt_cli_option options[] = {
+    {"log", "FILE", "write every decision to a text file, one a line"},
+    {"decisions", NULL, "with -o: put every decision into the file, for kvtwin diff"},
+    {"explain-step", NULL, "print the kernels of a step of each role instead of running"},
+    {"batch", "N", "of --explain-step: requests in the decode batch; 32"},
+    {"context", "TOKENS", "of --explain-step: context of each; 8192"},
+    {"chunk", "TOKENS", "of --explain-step: prompt tokens of a prefill step; 8192"},
+    {NULL, NULL, NULL},
+};
+
+struct outputs {
+    struct kvt_run_file file;
+    struct kvt_decision_log log;
+    bool has_file, has_log;
+    struct kvt_progress progress;
+};
+
+static void log_sink(void *context, const struct kvt_decision *decision)
+{
+    kvt_decision_log_add(context, decision);
+}
+
+static void tell_progress(void *context, double fraction, int64_t done)
+{
+    kvt_progress_tell(context, fraction, done, "requests");
+}
+
+static double wall_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static enum kvt_status explain(const struct kvt_cli *cli, const struct kvt_config *config,
+                               struct kvt_err *err)
+{
+    static struct kvt_role_memory plan;
+    int64_t batch, context, chunk;
+    KVT_TRY(kvt_cli_get_int(cli, "batch", 1, 1 << 20, 32, &batch, err));
+    KVT_TRY(kvt_cli_get_int(cli, "context", 1, 1 << 26, 8192, &context, err));
+    KVT_TRY(kvt_cli_get_int(cli, "chunk", 1, 1 << 26, 8192, &chunk, err));
+    bool json = cli->format == KVT_FORMAT_JSON, first = true;
+    if (json)
+        fputs("{\"steps\": [", stdout);
+    for (int role = 0; role < KVT_ROLE_COUNT; role++) {
+        if (!config->roles[role].present)
+            continue;
+        KVT_TRY(kvt_role_memory_plan(config, (enum kvt_role)role, &plan, err));
+        for (int decode = 0; decode < 2; decode++) {
+            if ((decode == 0 && role == KVT_ROLE_DECODE) ||
+                (decode == 1 && role == KVT_ROLE_PREFILL))
+                continue;
+            struct kvt_explained what = {.decodes = decode ? batch : 0,
+                                         .context = decode ? context : 0,
+                                         .prompt = decode ? 0 : chunk};
+            if (json)
+                printf("%s{\"role\": \"%s\", \"kind\": \"%s\", \"step\": ", first ? "" : ", ",
+                       kvt_role_names[role], decode ? "decode" : "prefill");
+            else
+                printf("%s%s, %s step\n", first ? "" : "\n", kvt_role_names[role],
+                       decode ? "decode" : "prefill");
+            KVT_TRY(
+                kvt_price_explain(config, (enum kvt_role)role, &plan, &what, json, stdout, err));
+            if (json)
+                fputs("}", stdout);
+            first = false;
+        }
+    }
+    if (json)
+        puts("]}");
+    return KVT_OK;
+}
+
+static enum kvt_status outputs_begin(const struct kvt_cli *cli, struct outputs *outputs,
+                                     struct kvt_simulate_options *options_out, struct kvt_err *err)
+{
+    const char *text = kvt_cli_get(cli, "log");
+    bool decisions = kvt_cli_get(cli, "decisions") != NULL;
+    if (decisions && cli->output == NULL)
+        return kvt_err_set(err, KVT_EUSAGE, "--decisions wants -o FILE beside it");
+    if (cli->output != NULL) {
+        KVT_TRY(kvt_run_file_begin(&outputs->file, cli->output, err));
+        outputs->has_file = true;
+    }
+    if (text == NULL && !decisions)
+        return KVT_OK;
+    KVT_TRY(kvt_decision_log_begin(&outputs->log, decisions ? &outputs->file : NULL, text, err));
+    outputs->has_log = true;
+    options_out->named = true;
+    options_out->sink = log_sink;
+    options_out->context = &outputs->log;
+    return KVT_OK;
+}
+
+static enum kvt_status report(const struct kvt_cli *cli, struct outputs *outputs,
+                              const struct kvt_simulation *simulation, struct kvt_result *result,
+                              double start, struct kvt_err *err)
+{
+    static struct kvt_summary summary;
+    struct kvt_arena arena;
+    KVT_TRY(kvt_arena_init(&arena, 16 << 20, err));
+    (void)simulation;
+    double before = wall_seconds();
+    enum kvt_status status = kvt_summary_init(&summary, result, &arena, err);
+    if (status == KVT_OK && outputs->has_file) {
+        outputs->has_file = false;
+        status = kvt_run_file_finish(&outputs->file, &summary, err);
+        result->timing.write_s = wall_seconds() - before;
+    }
+    result->timing.show = cli->timing;
+    result->timing.wall_s = wall_seconds() - start;
+    if (status == KVT_OK && cli->format == KVT_FORMAT_JSON)
+        status = kvt_summary_json(&summary, stdout, err);
+    else if (status == KVT_OK && cli->format == KVT_FORMAT_CSV)
+        status = kvt_summary_csv(&summary, stdout, err);
+    else if (status == KVT_OK)
+        status = kvt_summary_text(&summary, stdout, err);
+    kvt_arena_release(&arena);
+    return status;
+}
+
+static enum kvt_status simulate(const struct kvt_cli *cli, const struct kvt_config *config,
+                                struct outputs *outputs, double start, struct kvt_err *err)
+{
+    static struct kvt_simulation simulation;
+    struct kvt_simulate_options how = {.exact = cli->exact_steps,
+                                       .talk = cli->verbosity >= 0 ? stderr : NULL,
+                                       .stop = &kvt_cli_interrupted,
+                                       .progress = tell_progress,
+                                       .progress_context = &outputs->progress};
+    KVT_TRY(outputs_begin(cli, outputs, &how, err));
+    KVT_TRY(kvt_simulation_init(&simulation, config, &how, err));
+    kvt_progress_begin(&outputs->progress, "simulating", kvt_cli_shows_progress(cli));
+    enum kvt_status ran = kvt_simulation_run(&simulation, &how, err);
+    kvt_progress_end(&outputs->progress);
+    struct kvt_result result;
+    enum kvt_status status = KVT_OK;
+    if (ran == KVT_OK || ran == KVT_EINTR) {
+        struct kvt_err own = {0};
+        status = kvt_simulation_result(&simulation, &result, &own);
+        if (status == KVT_OK && outputs->has_log) {
+            const char *names[256];
+            for (int32_t i = 0; i < result.replica_count && i < 256; i++)
+                names[i] = result.replicas[i].name;
+            outputs->log.names = names;
+            outputs->log.name_count = result.replica_count < 256 ? result.replica_count : 256;
+            outputs->has_log = false;
+            status = kvt_decision_log_finish(&outputs->log, &own);
+        }
+        if (status == KVT_OK)
+            status = report(cli, outputs, &simulation, &result, start, &own);
+        if (status != KVT_OK)
+            kvt_err_set(err, status, "%s", own.text);
+    }
+    kvt_simulation_release(&simulation);
+    return status != KVT_OK ? status : ran;
+}
+
+static enum kvt_status run(const struct kvt_cli *cli, struct kvt_err *err)
+{
+    double start = wall_seconds();
+    static struct kvt_config config;
+    bool done;
+    KVT_TRY(kvt_cli_config(cli, cli->operands[0], &config, &done, err));
+    if (done)
+        return KVT_OK;
+    static struct outputs outputs;
+    outputs = (struct outputs){0};
+    enum kvt_status status = kvt_cli_get(cli, "explain-step") != NULL
+                                 ? explain(cli, &config, err)
+                                 : simulate(cli, &config, &outputs, start, err);
+    if (outputs.has_log)
+        kvt_decision_log_abandon(&outputs.log);
+    if (outputs.has_file)
+        kvt_run_file_abandon(&outputs.file);
+    kvt_config_release(&config);
+    return status;
+}
+
+const struct kvt_command kvt_command_simulate = {
+    .name = "simulate",
+    .operands = "CONFIG",
+    .help = "run a trace or a generated load; print the serving table",
+    .description =
+        "The fleet of the config serves its workload in simulated time: the decisions are those of "
+        "the engine's scheduler, a step takes what the calibration of its GPU says. With -o the "
+        "requests, time series, metrics and the effective config go into one HDF5 file.",
+    .example = "kvtwin simulate configs/examples/quickstart.yaml -o run.h5\n"
+               "kvtwin simulate configs/examples/azure-conv.yaml --set fleet.serve.replicas=2 "
+               "--timing",
+    .uses = KVT_USES_CONFIG | KVT_USES_OUTPUT | KVT_USES_ENGINE,
+    .operands_min = 1,
+    .operands_max = 1,
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,124 @@
+#include "sim/plan/fleet.h"
+
+#include <string.h>
+
+#include "sim/plan/price.h"
+
+#define SGLANG_PREFILL_TOKENS  16384 /* max_prefill_tokens: prompts admitted in one step */
+#define RESERVED_DECODE_TOKENS 512   /* SGLang's num_reserved_decode_tokens */
+
+static int32_t clip(int64_t value, int64_t limit)
+{
+    return (int32_t)(value < limit ? value : limit);
+}
+
+static struct kvt_replica_spec replica_of(const struct kvt_config *config, enum kvt_role role,
+                                          const struct kvt_role_memory *plan,
+                                          const struct kvt_fleet_load *load)
+{
+    const struct kvt_config_role *r = &config->roles[role];
+    const struct kvt_config_scheduler *scheduler = &r->scheduler;
+    const struct kvt_memory *memory = &plan->memory;
+    bool sglang = config->engine == KVT_ENGINE_SGLANG;
+    int32_t dp = plan->want.layout.dp;
+    int64_t pages = memory->kv_pages * dp;
+    int64_t running = memory->max_running * dp;
+    /* No batch is larger than the load, nor than one page each allows. */
+    running = running < load->requests ? running : load->requests;
+    running = running < pages ? running : pages;
+    int64_t step_tokens = memory->batch_tokens;
+    int64_t batch = step_tokens;
+    if (sglang)
+        batch =
+            scheduler->batch_tokens != KVT_UNSET ? scheduler->batch_tokens : SGLANG_PREFILL_TOKENS;
+    bool cache = scheduler->prefix_cache_set ? scheduler->prefix_cache : true;
+    bool overlap = scheduler->overlap_set ? scheduler->overlap : sglang;
+    int64_t reserved = scheduler->reserved_decode_tokens;
+    return (struct kvt_replica_spec){
+        .role = role,
+        .engine = config->engine,
+        .pages = clip(pages, INT32_MAX / 2),
+        .page_tokens = clip(memory->page_tokens, INT32_MAX),
+        .overlap = overlap,
+        .prefix_cache = cache && load->hashed && role != KVT_ROLE_DECODE,
+        .named = load->named,
+        .free_order = r->guard.on[KVT_GUARD_FIFO] ? KVT_FREE_FIFO : scheduler->free_order,
+        .chunk_tokens = clip(step_tokens, 1 << 30),
+        .batch_tokens = clip(batch, 1 << 30),
+        .max_running = clip(running, 1 << 20),
+        .max_model_len = clip(memory->max_model_len, 1 << 30),
+        .conservativeness = scheduler->conservativeness,
+        .reserved_decode_tokens =
+            clip(reserved == KVT_UNSET ? RESERVED_DECODE_TOKENS : reserved, 1 << 30),
+    };
+}
+
+static enum kvt_status price_of(const struct kvt_config *config, const struct kvt_gpu *gpu,
+                                double *usd_per_h)
+{
+    *usd_per_h = gpu->usd_per_hour > 0 ? gpu->usd_per_hour : 0;
+    for (int32_t i = 0; i < config->cost.count; i++)
+        if (strcmp(config->cost.key[i], gpu->name) == 0)
+            *usd_per_h = config->cost.value[i];
+    return KVT_OK;
+}
+
+static enum kvt_status role_init(struct kvt_fleet *fleet, struct kvt_arena *arena,
+                                 const struct kvt_config *config, enum kvt_role role,
+                                 const struct kvt_fleet_load *load, FILE *talk, struct kvt_err *err)
+{
+    struct kvt_fleet_role *r = &fleet->roles[role];
+    KVT_TRY(kvt_role_memory_plan(config, role, &r->plan, err));
+    r->replica = replica_of(config, role, &r->plan, load);
+    if (r->plan.gpu.bandwidth <= 0)
+        return kvt_err_at(err, KVT_ECONFIG, config->roles[role].gpu.where,
+                          "want a GPU with known rates, got \"%s\", of which only the memory is "
+                          "known: it has a capacity but no speed",
+                          r->plan.gpu.name);
+    KVT_TRY(kvt_price_role(config, role, &r->plan, arena, r->replica.max_running,
+                           r->replica.overlap, talk, &r->costs, r->calibration, err));
+    r->replica.window = r->costs.window;
+    fleet->present[role] = true;
+    int32_t gpus = r->plan.memory.gpus_per_replica * config->roles[role].replicas;
+    double usd_per_h;
+    KVT_TRY(price_of(config, &r->plan.gpu, &usd_per_h));
+    fleet->gpus += gpus;
+    fleet->usd_per_h += gpus * usd_per_h;
+    return KVT_OK;
+}
+
+static struct kvt_link_spec link_of(const struct kvt_config *config, const struct kvt_fleet *fleet)
+{
+    const struct kvt_fleet_role *prefill = &fleet->roles[KVT_ROLE_PREFILL];
+    const struct kvt_fleet_role *decode = &fleet->roles[KVT_ROLE_DECODE];
+    int32_t gpus = decode->plan.memory.gpus_per_replica;
+    /* Every rank of the decode replica gets what it keeps: its own copy of MLA's latent, its heads
+     * otherwise. A rank of another DP group, or of dcp, keeps nothing of this request. */
+    double copies =
+        (double)gpus / (decode->plan.want.layout.dp > 0 ? decode->plan.want.layout.dp : 1);
+    double bytes = decode->plan.memory.kv_bytes_per_token * copies;
+    return (struct kvt_link_spec){
+        .bytes_per_s = config->link.bandwidth,
+        .per = config->link.per,
+        .prefill_gpus = prefill->plan.memory.gpus_per_replica,
+        .decode_gpus = gpus,
+        .latency = kvt_ticks_from_seconds(config->link.latency),
+        .stream = config->link.stream,
+        .layers = prefill->plan.model.layers,
+        .bytes_per_token = (int64_t)(bytes + 0.5),
+    };
+}
+
+enum kvt_status kvt_fleet_init(struct kvt_fleet *fleet, struct kvt_arena *arena,
+                               const struct kvt_config *config, const struct kvt_fleet_load *load,
+                               FILE *talk, struct kvt_err *err)
+{
+    *fleet = (struct kvt_fleet){0};
+    for (int role = 0; role < KVT_ROLE_COUNT; role++)
+        if (config->roles[role].present)
+            KVT_TRY(role_init(fleet, arena, config, (enum kvt_role)role, load, talk, err));
+    if (!fleet->present[KVT_ROLE_PREFILL] || !fleet->present[KVT_ROLE_DECODE])
+        return KVT_OK;
+    fleet->link = link_of(config, fleet);
+    return KVT_OK;
+}

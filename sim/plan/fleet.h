@@ -1,0 +1,45 @@
+/*
+ * fleet.h - from a config to a fleet that can run: pools, schedulers, step costs, link, price
+ *
+ * Per role: the memory ledger sizes the pool (role_memory.h), the engine's defaults fill in what
+ * the config leaves out, and the calibration of its GPU is frozen into a table of step times. What
+ * a role of attention data parallelism holds is the sum over its ranks, taken as balanced.
+ */
+#ifndef KVT_PLAN_FLEET_H
+#define KVT_PLAN_FLEET_H
+
+#include <stdio.h>
+
+#include "sim/cost/costs.h"
+#include "sim/des/engine.h"
+#include "sim/plan/role_memory.h"
+
+struct kvt_fleet_role {
+    struct kvt_role_memory plan;
+    struct kvt_replica_spec replica;
+    struct kvt_costs costs;
+    char calibration[64]; /* name, or what was guessed from */
+};
+
+struct kvt_fleet {
+    bool present[KVT_ROLE_COUNT];
+    struct kvt_fleet_role roles[KVT_ROLE_COUNT];
+    struct kvt_link_spec link;
+    int32_t gpus;
+    double usd_per_h; /* 0: no price was given */
+};
+
+/* What a load needs of a fleet: bounds of batches and whether prompts have hashes. */
+struct kvt_fleet_load {
+    int64_t requests;
+    bool hashed; /* prompts carry hashes: a prefix cache can do something */
+    bool named;  /* pages must have names: a log, guards, faults */
+};
+
+/* Resolve a config whose domains are all chosen. Tables come from arena; talk gets warnings of the
+ * cost model, or is NULL. fleet is large (200 KiB): keep it off small stacks. */
+enum kvt_status kvt_fleet_init(struct kvt_fleet *fleet, struct kvt_arena *arena,
+                               const struct kvt_config *config, const struct kvt_fleet_load *load,
+                               FILE *talk, struct kvt_err *err);
+
+#endif

@@ -1,0 +1,107 @@
+#include "sim/plan/price.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/cost/freeze.h"
+
+/* The calibration that the config names for this GPU, else the shipped one of the engine. */
+static enum kvt_status load_calibration(const struct kvt_config *config, enum kvt_role role,
+                                        const struct kvt_role_memory *plan, FILE *talk,
+                                        struct kvt_calibration *calibration, struct kvt_err *err)
+{
+    const struct kvt_config_named *named = &config->calibration;
+    struct kvt_where where = config->roles[role].gpu.where;
+    const char *name = NULL;
+    for (int32_t i = 0; i < named->count; i++) {
+        if (strcmp(named->key[i], plan->gpu.name) != 0)
+            continue;
+        name = named->text[i];
+        where = named->where[i];
+    }
+    struct kvt_err why = {0};
+    enum kvt_status status = kvt_calibration_load(calibration, name, &plan->gpu,
+                                                  kvt_engine_names[config->engine], talk, &why);
+    return status == KVT_OK ? KVT_OK : kvt_err_at(err, status, where, "%s", why.text);
+}
+
+static struct kvt_step_shape shape_of(const struct kvt_config *config, enum kvt_role role,
+                                      const struct kvt_role_memory *plan)
+{
+    const struct kvt_config_guard *guard = &config->roles[role].guard;
+    bool tagged = guard->on[KVT_GUARD_TAG_SIDE] || guard->on[KVT_GUARD_TAG_INBAND];
+    bool each_step = tagged && guard->check != KVT_CHECK_ONCE;
+    return (struct kvt_step_shape){
+        .kv = plan->memory.kv,
+        .layout = plan->want.layout,
+        .draft_tokens = (int32_t)plan->want.draft_tokens,
+        .tag_page_tokens = each_step ? (int32_t)plan->memory.page_tokens : 0,
+        .skew = -1,
+    };
+}
+
+/* A scheduler that does not plan ahead adds the host's time to every step. */
+static void add_host_time(struct kvt_costs *costs)
+{
+    for (int32_t b = 1; b <= costs->batch_max; b++)
+        costs->rows[b].base += costs->host_ticks;
+    costs->prefill_base += costs->host_ticks;
+    costs->host_ticks = 0;
+}
+
+enum kvt_status kvt_price_role(const struct kvt_config *config, enum kvt_role role,
+                               const struct kvt_role_memory *plan, struct kvt_arena *arena,
+                               int32_t batch_max, bool overlap, FILE *talk, struct kvt_costs *costs,
+                               char *calibration_name, struct kvt_err *err)
+{
+    struct kvt_calibration calibration;
+    KVT_TRY(load_calibration(config, role, plan, talk, &calibration, err));
+    snprintf(calibration_name, 64, "%s", calibration.name);
+    struct kvt_step_shape shape = shape_of(config, role, plan);
+    enum kvt_status status = kvt_costs_freeze(costs, arena, &plan->model, &plan->gpu, &calibration,
+                                              &shape, batch_max, overlap, err);
+    kvt_calibration_release(&calibration);
+    if (status == KVT_OK)
+        add_host_time(costs);
+    return status;
+}
+
+enum kvt_status kvt_price_explain(const struct kvt_config *config, enum kvt_role role,
+                                  const struct kvt_role_memory *plan,
+                                  const struct kvt_explained *what, bool json, FILE *out,
+                                  struct kvt_err *err)
+{
+    struct kvt_calibration calibration;
+    KVT_TRY(load_calibration(config, role, plan, stderr, &calibration, err));
+    struct kvt_step *step = malloc(sizeof *step);
+    if (step == NULL) {
+        kvt_calibration_release(&calibration);
+        return kvt_err_set(err, KVT_ENOMEM, "no memory for a list of kernels");
+    }
+    struct kvt_step_shape shape = shape_of(config, role, plan);
+    double window = kvt_step_window(&plan->model), context = (double)what->context;
+    double prompt = (double)what->prompt;
+    struct kvt_step_work work = {
+        .decodes = (double)what->decodes,
+        .context = (double)what->decodes * context,
+        .windowed = (double)what->decodes * (context < window ? context : window),
+        .prompt_tokens = prompt,
+        .pairs = prompt * (what->decodes > 0 ? 0 : context) + prompt * (prompt + 1) / 2,
+        .prompt_ends = prompt > 0,
+    };
+    kvt_step_list(step, &plan->model, &shape, &calibration, &work, KVT_STEP_WHOLE);
+    enum kvt_status status = KVT_OK;
+    if (json) {
+        char *text = kvt_step_json(step, &calibration);
+        if (text == NULL)
+            status = kvt_err_set(err, KVT_ENOMEM, "no memory for a list of kernels");
+        else
+            fprintf(out, "%s\n", text);
+        free(text);
+    } else {
+        kvt_step_print(step, &calibration, out);
+    }
+    free(step);
+    kvt_calibration_release(&calibration);
+    return status;
+}

@@ -1,0 +1,31 @@
+/*
+ * price.h - what a role's steps cost: from its config and calibration to a frozen table
+ */
+#ifndef KVT_PLAN_PRICE_H
+#define KVT_PLAN_PRICE_H
+
+#include <stdio.h>
+
+#include "sim/base/arena.h"
+#include "sim/cost/costs.h"
+#include "sim/plan/role_memory.h"
+
+/* Freeze the step times of a role for decode batches up to batch_max. The host's time per step is
+ * in the table already when the scheduler does not overlap. calibration_name (64 bytes) says which
+ * set of laws it rests on. */
+enum kvt_status kvt_price_role(const struct kvt_config *config, enum kvt_role role,
+                               const struct kvt_role_memory *plan, struct kvt_arena *arena,
+                               int32_t batch_max, bool overlap, FILE *talk, struct kvt_costs *costs,
+                               char *calibration_name, struct kvt_err *err);
+
+/* The kernels of one step of a role (kvtwin simulate --explain-step): decodes requests of `context`
+ * tokens each, or a prompt chunk of `prompt` tokens. */
+struct kvt_explained {
+    int64_t decodes, context, prompt;
+};
+enum kvt_status kvt_price_explain(const struct kvt_config *config, enum kvt_role role,
+                                  const struct kvt_role_memory *plan,
+                                  const struct kvt_explained *what, bool json, FILE *out,
+                                  struct kvt_err *err);
+
+#endif

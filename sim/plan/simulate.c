@@ -1,0 +1,353 @@
+#include "sim/plan/simulate.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "sim/plan/load.h"
+
+#define CLOSED_WAVES    8 /* requests of a closed loop that names none: so many per client */
+#define CLOSED_MAX      (1 << 20)
+#define EVENTS_PER_LOOK 4096 /* between looks at stop and progress */
+#define COSTS_BYTES     (64 << 20)
+
+/* Wall time, for --timing only: it reaches no result. */
+static double wall_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* ---- the load ----------------------------------------------------------------------------- */
+
+/* How many requests a closed loop that ends by time can need: no output token takes less than half
+ * a millisecond. */
+static int64_t closed_requests(const struct kvt_config *config)
+{
+    const struct kvt_config_workload *workload = &config->workload;
+    if (workload->requests != KVT_UNSET)
+        return workload->requests;
+    if (config->run.until < 0)
+        return CLOSED_WAVES * workload->concurrency;
+    double output = workload->output.mean > 1 ? workload->output.mean : 1;
+    double rounds = ceil(config->run.until / (output * 0.0005 + workload->think)) + 1;
+    double most = (double)workload->concurrency * rounds;
+    return most < CLOSED_MAX ? (int64_t)most : CLOSED_MAX;
+}
+
+static enum kvt_status read_load(struct kvt_simulation *simulation, struct kvt_err *err)
+{
+    const struct kvt_config *config = simulation->config;
+    if (config->workload.kind == KVT_WORKLOAD_NONE)
+        return kvt_err_at(err, KVT_ECONFIG, (struct kvt_where){.file = config->path},
+                          "want a workload (trace, open or closed), got none");
+    if (config->workload.kind != KVT_WORKLOAD_CLOSED)
+        return kvt_load_trace(&simulation->trace, config, err);
+    struct kvt_load load;
+    KVT_TRY(kvt_load_init(&load, config, err));
+    load.spec.requests = closed_requests(config);
+    load.spec.until = -1; /* its arrivals are placed by the engine */
+    enum kvt_status status = kvt_trace_generate(&simulation->trace, &load.spec, err);
+    kvt_load_release(&load);
+    return status;
+}
+
+/* ---- set-up ------------------------------------------------------------------------------- */
+
+static struct kvt_des_spec spec_of(const struct kvt_simulation *simulation,
+                                   const struct kvt_simulate_options *options)
+{
+    const struct kvt_config *config = simulation->config;
+    const struct kvt_trace *trace = &simulation->trace;
+    const struct kvt_fleet *fleet = simulation->fleet;
+    struct kvt_des_spec spec = {
+        .core = {.request_count = trace->count,
+                 .input = trace->input,
+                 .output = trace->output,
+                 .tenant = trace->tenant,
+                 .tenants = trace->tenants,
+                 .hash_begin = trace->hash_begin,
+                 .hashes = trace->hashes,
+                 .block_tokens = trace->block_tokens,
+                 .decode_only = config->workload.decode_only,
+                 .prefill_only = config->workload.prefill_only},
+        .link = fleet->link,
+        .arrival = trace->arrival,
+        .until = config->run.until < 0 ? KVT_NEVER : kvt_ticks_from_seconds(config->run.until),
+        .warmup = kvt_ticks_from_seconds(config->run.warmup),
+        .series_points = (int32_t)config->run.series_points,
+        .exact = options->exact,
+    };
+    if (config->workload.kind == KVT_WORKLOAD_CLOSED) {
+        spec.concurrency = config->workload.concurrency;
+        spec.think = kvt_ticks_from_seconds(config->workload.think);
+    }
+    for (int role = 0; role < KVT_ROLE_COUNT; role++) {
+        if (!fleet->present[role])
+            continue;
+        spec.core.roles[role] = &fleet->roles[role].replica;
+        spec.core.replicas[role] = config->roles[role].replicas;
+        spec.core.routers[role] = config->roles[role].router;
+        spec.costs[role] = &fleet->roles[role].costs;
+    }
+    return spec;
+}
+
+static enum kvt_status take_columns(struct kvt_simulation *simulation, struct kvt_arena *arena,
+                                    struct kvt_err *err)
+{
+    size_t rows = (size_t)simulation->trace.count;
+    size_t replicas = (size_t)simulation->des.core.replica_count;
+    const char *what = "result columns";
+    KVT_TRY(kvt_arena_get(arena, rows, 1, what, &simulation->fate, err));
+    KVT_TRY(kvt_arena_get(arena, rows, 2, what, &simulation->prefill_replica, err));
+    KVT_TRY(kvt_arena_get(arena, rows, 2, what, &simulation->decode_replica, err));
+    KVT_TRY(kvt_arena_get(arena, rows, 4, what, &simulation->preemptions, err));
+    KVT_TRY(kvt_arena_get(arena, rows, 4, what, &simulation->cached, err));
+    if (simulation->trace.tenant != NULL)
+        KVT_TRY(kvt_arena_get(arena, rows, 2, what, &simulation->tenant, err));
+    KVT_TRY(kvt_arena_get(arena, replicas, sizeof *simulation->replicas, what,
+                          &simulation->replicas, err));
+    return kvt_arena_get(arena, replicas, sizeof *simulation->replica_names, what,
+                         &simulation->replica_names, err);
+}
+
+static enum kvt_status setup(struct kvt_simulation *simulation,
+                             const struct kvt_simulate_options *options, struct kvt_err *err)
+{
+    const struct kvt_trace *trace = &simulation->trace;
+    struct kvt_fleet_load load = {
+        .requests = trace->count, .hashed = trace->hash_begin != NULL, .named = options->named};
+    simulation->fleet = malloc(sizeof *simulation->fleet);
+    if (simulation->fleet == NULL)
+        return kvt_err_set(err, KVT_ENOMEM, "no memory for a fleet");
+    /* The tables come first: what they say sizes the rest. */
+    KVT_TRY(kvt_arena_init(&simulation->costs_arena, COSTS_BYTES, err));
+    KVT_TRY(kvt_fleet_init(simulation->fleet, &simulation->costs_arena, simulation->config, &load,
+                           options->talk, err));
+    struct kvt_des_spec spec = spec_of(simulation, options);
+    size_t bytes = kvt_des_bytes(&spec) + (size_t)trace->count * 24 + (1 << 20);
+    KVT_TRY(kvt_arena_init(&simulation->arena, bytes, err));
+    KVT_TRY(kvt_des_init(&simulation->des, &simulation->arena, &spec, err));
+    simulation->des.core.log.sink = options->sink;
+    simulation->des.core.log.context = options->context;
+    return take_columns(simulation, &simulation->arena, err);
+}
+
+enum kvt_status kvt_simulation_init(struct kvt_simulation *simulation,
+                                    const struct kvt_config *config,
+                                    const struct kvt_simulate_options *options, struct kvt_err *err)
+{
+    *simulation = (struct kvt_simulation){.config = config};
+    if (config->domains > 0)
+        return kvt_err_at(err, KVT_ECONFIG, config->where_domain,
+                          "want one value to simulate, got a domain of choices: choose one with "
+                          "--set %s=...",
+                          kvt_config_domain(config, 0)->path);
+    double start = wall_seconds();
+    enum kvt_status status = read_load(simulation, err);
+    double read = wall_seconds();
+    if (status == KVT_OK)
+        status = setup(simulation, options, err);
+    simulation->read_s = read - start;
+    simulation->setup_s = wall_seconds() - read;
+    if (status != KVT_OK)
+        kvt_simulation_release(simulation);
+    return status;
+}
+
+/* ---- the run ------------------------------------------------------------------------------ */
+
+static double fraction_done(const struct kvt_des *des)
+{
+    int64_t rows = des->core.request_count;
+    return (double)(des->next_arrival - des->core.live) / (double)rows;
+}
+
+enum kvt_status kvt_simulation_run(struct kvt_simulation *simulation,
+                                   const struct kvt_simulate_options *options, struct kvt_err *err)
+{
+    struct kvt_des *des = &simulation->des;
+    double start = wall_seconds();
+    bool more = true;
+    char where[200];
+    while (more && !simulation->interrupted) {
+        snprintf(where, sizeof where, "near t=%.6f s, event %lld, seed %llu",
+                 kvt_seconds_from_ticks(des->now), (long long)des->events,
+                 (unsigned long long)simulation->config->run.seed);
+        kvt_assert_context(where);
+        more = kvt_des_step(des, EVENTS_PER_LOOK);
+        simulation->interrupted = options->stop != NULL && *options->stop != 0;
+        if (options->progress != NULL)
+            options->progress(options->progress_context, fraction_done(des), des->next_arrival);
+    }
+    enum kvt_status status = kvt_des_finish(des, simulation->interrupted, err);
+    kvt_assert_context("");
+    simulation->engine_s = wall_seconds() - start;
+    if (status == KVT_OK && simulation->interrupted)
+        return kvt_err_set(err, KVT_EINTR, "interrupted at %.3f s of simulated time",
+                           kvt_seconds_from_ticks(des->now));
+    return status;
+}
+
+/* ---- the result --------------------------------------------------------------------------- */
+
+static uint8_t fate_of(const struct kvt_request *request)
+{
+    switch ((enum kvt_request_state)request->state) {
+    case KVT_REQUEST_FUTURE:
+        return KVT_FATE_PENDING;
+    case KVT_REQUEST_COMPLETED:
+        return KVT_FATE_COMPLETED;
+    case KVT_REQUEST_REJECTED:
+        return KVT_FATE_REJECTED;
+    case KVT_REQUEST_ABORTED:
+        return KVT_FATE_ABORTED;
+    case KVT_REQUEST_RESERVING:
+    case KVT_REQUEST_WAITING:
+    case KVT_REQUEST_PREFILL:
+    case KVT_REQUEST_SENDING:
+    case KVT_REQUEST_READY:
+    case KVT_REQUEST_RUNNING:
+    case KVT_REQUEST_RETRACTED:
+        return KVT_FATE_RUNNING;
+    }
+    return KVT_FATE_RUNNING;
+}
+
+static void fill_columns(struct kvt_simulation *simulation)
+{
+    const struct kvt_core *core = &simulation->des.core;
+    for (int32_t r = 0; r < core->request_count; r++) {
+        const struct kvt_request *request = &core->requests[r];
+        simulation->fate[r] = fate_of(request);
+        simulation->prefill_replica[r] = request->replica;
+        simulation->decode_replica[r] =
+            core->disaggregated ? request->decode_replica : request->replica;
+        simulation->preemptions[r] = request->preemptions;
+        simulation->cached[r] = request->cached;
+        if (simulation->tenant != NULL)
+            simulation->tenant[r] = (int16_t)simulation->trace.tenant[r];
+    }
+}
+
+static void fill_replicas(struct kvt_simulation *simulation)
+{
+    const struct kvt_des *des = &simulation->des;
+    for (int32_t i = 0; i < des->core.replica_count; i++) {
+        const struct kvt_replica *replica = &des->core.replicas[i];
+        int32_t first = des->core.pools[replica->spec.role].first;
+        snprintf(simulation->replica_names[i], sizeof simulation->replica_names[i], "%s-%d",
+                 kvt_role_names[replica->spec.role], i - first);
+        simulation->replicas[i] = (struct kvt_result_replica){
+            .name = simulation->replica_names[i],
+            .series = &des->observer.series[i],
+            .pages = replica->pages.total,
+            .pages_peak = replica->pages.held_peak,
+            .steps = des->lanes[i].steps,
+            .preemptions = replica->preemptions,
+            .evictions = replica->spec.prefix_cache ? replica->prefix.evicted : 0,
+            .busy = des->lanes[i].busy,
+        };
+    }
+}
+
+static void describe(struct kvt_simulation *simulation)
+{
+    const struct kvt_config *config = simulation->config;
+    const struct kvt_fleet *fleet = simulation->fleet;
+    size_t used = 0;
+    for (int role = 0; role < KVT_ROLE_COUNT; role++) {
+        if (!fleet->present[role] || used >= sizeof simulation->fleet_text)
+            continue;
+        const struct kvt_role_memory *plan = &fleet->roles[role].plan;
+        snprintf(simulation->model_text, sizeof simulation->model_text, "%s (%s)", plan->model.name,
+                 kvt_engine_names[config->engine]);
+        used += (size_t)snprintf(
+            simulation->fleet_text + used, sizeof simulation->fleet_text - used,
+            "%s%s: %d x %d %s, %s weights, %s KV, %lld pages of %lld tokens, %s",
+            used > 0 ? "\n" : "", kvt_role_names[role], config->roles[role].replicas,
+            plan->memory.gpus_per_replica, plan->gpu.name,
+            kvt_weight_dtype_names[plan->model.weights], kvt_kv_dtype_names[plan->memory.kv],
+            (long long)fleet->roles[role].replica.pages, (long long)plan->memory.page_tokens,
+            fleet->roles[role].calibration);
+    }
+}
+
+static void fill_slo(const struct kvt_config_target *target, enum kvt_latency latency,
+                     struct kvt_result *result)
+{
+    for (int32_t i = 0; i < target->count && result->slo_count < KVT_SLO_BOUNDS_MAX; i++)
+        result->slo[result->slo_count++] =
+            (struct kvt_slo_bound){.latency = latency,
+                                   .percentile = target->percentile[i],
+                                   .limit = kvt_ticks_from_seconds(target->seconds[i])};
+}
+
+enum kvt_status kvt_simulation_result(struct kvt_simulation *simulation, struct kvt_result *result,
+                                      struct kvt_err *err)
+{
+    const struct kvt_config *config = simulation->config;
+    const struct kvt_des *des = &simulation->des;
+    fill_columns(simulation);
+    fill_replicas(simulation);
+    describe(simulation);
+    free(simulation->config_text);
+    simulation->config_text = kvt_config_print(config);
+    if (simulation->config_text == NULL)
+        return kvt_err_set(err, KVT_ENOMEM, "no memory to print the configuration");
+    *result = (struct kvt_result){
+        .seed = config->run.seed,
+        .digest = des->core.log.digest,
+        .title = config->title,
+        .model = simulation->model_text,
+        .fleet = simulation->fleet_text,
+        .config = simulation->config_text,
+        .interrupted = simulation->interrupted,
+        .rows = des->core.request_count,
+        .arrival = simulation->trace.arrival,
+        .first_token = des->observer.first_token,
+        .finish = des->observer.finish,
+        .input = simulation->trace.input,
+        .output = simulation->trace.output,
+        .fate = simulation->fate,
+        .prefill_replica = simulation->prefill_replica,
+        .decode_replica = simulation->decode_replica,
+        .preemptions = simulation->preemptions,
+        .cached = simulation->cached,
+        .tenant = simulation->tenant,
+        .end = des->now,
+        .warmup = des->spec.warmup,
+        .itl = &des->observer.itl,
+        .events = des->events,
+        .steps = des->observer.steps,
+        .preempted = des->core.preemptions,
+        .tenants = des->core.tenants,
+        .replica_count = des->core.replica_count,
+        .replicas = simulation->replicas,
+        .gpus = simulation->fleet->gpus,
+        .cost_usd_per_h = simulation->fleet->usd_per_h,
+        .timing = {.read_s = simulation->read_s,
+                   .setup_s = simulation->setup_s,
+                   .engine_s = simulation->engine_s,
+                   .write_s = -1},
+    };
+    for (int32_t i = 0; i < result->replica_count; i++)
+        result->evicted_pages += simulation->replicas[i].evictions;
+    fill_slo(&config->slo.ttft, KVT_LATENCY_TTFT, result);
+    fill_slo(&config->slo.itl, KVT_LATENCY_ITL, result);
+    fill_slo(&config->slo.e2el, KVT_LATENCY_E2EL, result);
+    return KVT_OK;
+}
+
+void kvt_simulation_release(struct kvt_simulation *simulation)
+{
+    kvt_arena_release(&simulation->arena);
+    kvt_arena_release(&simulation->costs_arena);
+    kvt_trace_release(&simulation->trace);
+    free(simulation->fleet);
+    free(simulation->config_text);
+    *simulation = (struct kvt_simulation){0};
+}

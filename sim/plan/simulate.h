@@ -1,0 +1,65 @@
+/*
+ * simulate.h - one run of a config, from its files to everything it says
+ *
+ *     kvt_simulation_init     read the trace, size the pools, freeze the costs, take all memory
+ *     kvt_simulation_run      let the engine go: to the end, or until `stop`
+ *     kvt_simulation_result   lend the columns, counters and histograms to the outputs
+ *     kvt_simulation_release
+ *
+ * The memory of a run is one arena. A simulation may be interrupted: its result then covers what
+ * ran, and requests under way count as running.
+ */
+#ifndef KVT_PLAN_SIMULATE_H
+#define KVT_PLAN_SIMULATE_H
+
+#include <signal.h>
+
+#include "sim/output/result.h"
+#include "sim/plan/fleet.h"
+#include "sim/trace/trace.h"
+
+struct kvt_simulate_options {
+    bool exact; /* every decode step by itself */
+    bool named; /* page-level records are wanted in the log */
+    FILE *talk; /* warnings of the cost model; NULL: none */
+    void (*sink)(void *context, const struct kvt_decision *decision); /* NULL: no log */
+    void *context;
+    const volatile sig_atomic_t *stop;                              /* NULL: never */
+    void (*progress)(void *context, double fraction, int64_t done); /* NULL: none */
+    void *progress_context;
+};
+
+struct kvt_simulation {
+    const struct kvt_config *config; /* borrowed */
+    struct kvt_arena arena, costs_arena;
+    struct kvt_trace trace;
+    struct kvt_fleet *fleet; /* owned, as all below */
+    struct kvt_des des;
+    struct kvt_result_replica *replicas;
+    char (*replica_names)[32];
+    uint8_t *fate;
+    int16_t *prefill_replica, *decode_replica, *tenant;
+    int32_t *preemptions, *cached;
+    char model_text[160], fleet_text[640];
+    char *config_text;
+    bool interrupted;
+    double read_s, setup_s, engine_s;
+};
+
+enum kvt_status kvt_simulation_init(struct kvt_simulation *simulation,
+                                    const struct kvt_config *config,
+                                    const struct kvt_simulate_options *options,
+                                    struct kvt_err *err);
+
+/* KVT_EINTR when stopped; KVT_ELIMIT when requests are left that nothing will ever serve. Either
+ * way the result may be taken. */
+enum kvt_status kvt_simulation_run(struct kvt_simulation *simulation,
+                                   const struct kvt_simulate_options *options, struct kvt_err *err);
+
+/* Fill result; it borrows from simulation. KVT_ENOMEM only. */
+enum kvt_status kvt_simulation_result(struct kvt_simulation *simulation, struct kvt_result *result,
+                                      struct kvt_err *err);
+
+void kvt_simulation_release(struct kvt_simulation *simulation);
+
+#endif
