@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "sim/plan/role_memory.h"
 #include "sim/base/units.h"
+#include "sim/plan/role_memory.h"
 
 #define GIB          1073741824.0
 #define CONTEXTS_MAX 32

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "cli/reproduce.h"
-#include "sim/plan/role_memory.h"
 #include "sim/base/file.h"
+#include "sim/plan/role_memory.h"
 
 #define FILES_MAX 256
 
