@@ -119,6 +119,13 @@ out_is_empty
 err_has "kvtwin: --set fleet.decode.kv=fp9: fleet.decode.kv: want one of bf16,"
 run "the check of an empty stdin" 3 config check -
 err_has "kvtwin: stdin:1:1: want a mapping with keys such as model and fleet, got an empty file"
+name="the check of a config on stdin"
+"$kvtwin" config check - <"$config" >"$work/out" 2>"$work/err" || fail "$(head -n 3 "$work/err")"
+out_has "stdin: ok"
+name="the check of a long config on stdin"
+{ cat "$config"; yes '# no more to say' | head -n 20000; } | "$kvtwin" config check - >"$work/out" \
+    2>"$work/err" || fail "$(head -n 3 "$work/err")"
+out_has "stdin: ok"
 run "the check of nothing" 2 config check
 run "an unknown page" 2 config referenc
 run "a page with too many operands" 2 config keys more

@@ -100,7 +100,8 @@ static void line_ends_anchors_and_merges_are_understood(void)
     struct kvt_config c = parse_good("\xef\xbb\xbfmodel: m\r\nfleet:\r\n"
                                      "  prefill: &role\r\n    gpu: {name: g, memory: 96 GiB}\r\n"
                                      "    parallel: &p {tp: 8}\r\n"
-                                     "  decode:\r\n    <<: *role\r\n    kv: fp8\r\n",
+                                     "  decode:\r\n    <<: *role\r\n    kv: fp8\r\n"
+                                     "  link:\r\n",
                                      NULL, 0);
     const struct kvt_config_role *decode = &c.roles[KVT_ROLE_DECODE];
     CHECK_TEXT(decode->gpu.name, "g", "merged");
@@ -132,6 +133,15 @@ static void a_merge_adds_only_the_keys_that_are_not_there(void)
     c = parse_good("model: m\nfleet: {prefill: &a {gpu: g, kv: fp8}, decode: *a}\n", sets, 1);
     CHECK_I64(c.roles[KVT_ROLE_PREFILL].kv, KVT_KV_BF16, "set");
     CHECK_I64(c.roles[KVT_ROLE_DECODE].kv, KVT_KV_FP8, "an alias is a copy");
+    kvt_config_release(&c);
+}
+
+static void a_set_replaces_what_an_alias_in_the_file_gave(void)
+{
+    static const char *const sets[] = {"fleet.serve.page_tokens=32", "fleet.serve.tp_size=4"};
+    struct kvt_config c = parse_good(SERVE "    block_size: 16\n    parallel: {tp: 8}\n", sets, 2);
+    CHECK_I64(c.roles[KVT_ROLE_SERVE].page_tokens, 32, "key over alias");
+    CHECK_I64(c.roles[KVT_ROLE_SERVE].parallel.tp, 4, "alias over key");
     kvt_config_release(&c);
 }
 
@@ -174,6 +184,9 @@ static void short_forms_mean_the_long_ones(void)
     CHECK_I64(c.workload.output.kind, KVT_DIST_FIXED, "fixed");
     CHECK_CLOSE(c.workload.output.mean, 211, 0, "fixed");
     CHECK_I64(c.workload.prefixes.groups, 7, "groups");
+    CHECK_I64(c.roles[KVT_ROLE_SERVE].guard.tag_bind,
+              KVT_BIND_OWNER | KVT_BIND_POSITION | KVT_BIND_GENERATION, "bind by default");
+    CHECK_I64(c.roles[KVT_ROLE_SERVE].guard.tag_bits, 64, "bits by default");
     CHECK_TEXT(c.calibration.text[0], "dir/cal/x.yaml", "a calibration with a slash is a path");
     kvt_config_release(&c);
     c = parse_good(SERVE "workload: {closed: {concurrency: 2, input: 5, requests: 9, "
@@ -290,6 +303,19 @@ static void a_domain_keeps_its_choices_and_the_field_takes_the_first(void)
     CHECK_TEXT(kvt_config_domain(&c, 0)->texts[1], "dir/b.csv", "a path is resolved");
     CHECK_TEXT(c.workload.trace, "dir/a.csv", "and so is the first");
     kvt_config_release(&c);
+    static const char *const sets[] = {"workload.trace={choices: [{file: x.csv, speed: 2}]}",
+                                       "fleet.serve={choices: [{gpu: g, tp_size: 2}, {gpu: h}]}",
+                                       "run.series_points={range: {min: 2, max: 10001, step: 1}}"};
+    c = parse_good(SERVE "calibration: {choices: [{g: a}, {g: p/b, h: c}]}\n", sets, 3);
+    CHECK_TEXT(kvt_config_domain(&c, 0)->path, "fleet.serve", "a whole role");
+    CHECK_TEXT(kvt_config_domain(&c, 0)->texts[0], "{gpu: g, parallel: {tp: 2}}",
+               "without aliases");
+    CHECK_I64(c.roles[KVT_ROLE_SERVE].parallel.tp, 2, "its first choice");
+    CHECK_TEXT(kvt_config_domain(&c, 1)->texts[1], "{g: dir/p/b, h: c}", "calibrations");
+    CHECK_TEXT(kvt_config_domain(&c, 2)->texts[0], "{file: x.csv, speed: 2}",
+               "a path on the command line is meant from here");
+    CHECK_I64(kvt_config_domain(&c, 3)->count, 10000, "as many as are allowed");
+    kvt_config_release(&c);
 }
 
 /* ---- printing ---- */
@@ -382,7 +408,7 @@ static void the_effective_configuration_reads_back_as_the_same(void)
         "fleet:\n  serve:\n    gpu: {file: \"a b.yaml\", memory: 97.3 GB}\n    weights: fp8-block\n"
         "    memory: {fraction: 0.123456789012345, reserve: 1.1 GiB, pages: 12345}\n"
         "    scheduler: {overlap: false, prefix_cache: true, free_order: fifo, chunk_tokens: 3,\n"
-        "                conservativeness: 0.3, reserved_decode_tokens: 0}\n"
+        "                conservativeness: 0.30000000000000004, reserved_decode_tokens: 0}\n"
         "    guard: {digest: {check: sampled}, canary: {}, quarantine: }\n    router: "
         "least-tokens\n"
         "workload:\n  open: {rate: 3.7 req/min, arrivals: {weibull: {shape: 0.7}},\n"
@@ -415,6 +441,74 @@ static void the_effective_configuration_reads_back_as_the_same(void)
             CHECK_NOTE(access(c.workload.trace, R_OK) == 0, c.workload.trace);
         kvt_config_release(&c);
     }
+}
+
+static void what_is_printed_is_short_and_says_what_is_left_out(void)
+{
+    static const char want[] = "# every key; those in comments are left to what they say\n"
+                               "model: m\n"
+                               "engine: sglang\n"
+                               "fleet:\n"
+                               "  serve:\n"
+                               "    replicas: 1\n"
+                               "    gpu:\n"
+                               "      name: g\n"
+                               "      memory: 96 GB\n"
+                               "    parallel:\n"
+                               "      tp: 1\n"
+                               "      pp: 1\n"
+                               "      dp: 1\n"
+                               "      ep: 1\n"
+                               "      dcp: 1\n"
+                               "    # weights: the checkpoint's own\n"
+                               "    kv: bf16\n"
+                               "    # page_tokens: the engine's default for the model\n"
+                               "    draft_tokens: 0\n"
+                               "    memory:\n"
+                               "      # fraction: the engine's default\n"
+                               "      reserve: 0 B\n"
+                               "      # pages: as many as fit\n"
+                               "    scheduler:\n"
+                               "      # chunk_tokens: the engine's default\n"
+                               "      # batch_tokens: the engine's default\n"
+                               "      # max_running: the engine's default\n"
+                               "      # max_model_len: the model's\n"
+                               "      # overlap: the engine's default\n"
+                               "      # prefix_cache: the engine's default\n"
+                               "      free_order: lifo\n"
+                               "      conservativeness: 1\n"
+                               "      reserved_decode_tokens: 512\n"
+                               "    guard: fifo+lease\n"
+                               "    router: round-robin\n"
+                               "workload:\n"
+                               "  open:\n"
+                               "    rate: 1 req/s\n"
+                               "    arrivals: poisson\n"
+                               "    input: 3\n"
+                               "    output:\n"
+                               "      lognormal:\n"
+                               "        mean: 4.5\n"
+                               "        cv: 0.1\n"
+                               "    prefixes:\n"
+                               "      groups: 0\n"
+                               "      share: 0\n"
+                               "      tokens: 0\n"
+                               "    requests: 2\n"
+                               "# calibration: the one that fits GPU and engine\n"
+                               "run:\n"
+                               "  seed: 1\n"
+                               "  warmup: 0 s\n"
+                               "  # until: the end of the trace or the number of requests\n"
+                               "  series_points: 512\n";
+    struct kvt_config c = parse_good(
+        "model: m\nfleet: {serve: {gpu: {name: g, memory: 96 GB}, guard: lease+fifo}}\n"
+        "workload: {open: {rate: 1 req/s, input: 3, output: {lognormal: {mean: 4.5, cv: 0.1}}, "
+        "requests: 2}}\n",
+        NULL, 0);
+    char *text = kvt_config_print(&c);
+    CHECK_TEXT(text, want, "printed");
+    free(text);
+    kvt_config_release(&c);
 }
 
 static void the_reference_page_is_current(void)
@@ -469,6 +563,8 @@ const struct check_test check_config[] = {
      false},
     {"a merge adds only the keys that are not there",
      a_merge_adds_only_the_keys_that_are_not_there, false},
+    {"a set replaces what an alias in the file gave",
+     a_set_replaces_what_an_alias_in_the_file_gave, false},
     {"an empty file may be filled by sets", an_empty_file_may_be_filled_by_sets, false},
     {"short forms mean the long ones", short_forms_mean_the_long_ones, false},
     {"sets are laid over the file in order", sets_are_laid_over_the_file_in_order, false},
@@ -476,6 +572,8 @@ const struct check_test check_config[] = {
      a_domain_keeps_its_choices_and_the_field_takes_the_first, false},
     {"the effective configuration reads back as the same",
      the_effective_configuration_reads_back_as_the_same, false},
+    {"what is printed is short and says what is left out",
+     what_is_printed_is_short_and_says_what_is_left_out, false},
     {"the reference page is current", the_reference_page_is_current, false},
     {"every key can be set", every_key_can_be_set, false},
     {"a place can be asked for later", a_place_can_be_asked_for_later, false},

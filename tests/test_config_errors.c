@@ -83,6 +83,19 @@ static void a_bad_value_is_refused_with_its_line_and_column(void)
          "c.yaml:5:13: run.seed: want a whole number from 0 to 2^64-1, got "
          "\"18446744073709551616\""},
         {"empty text", SERVE "title: ''\n", "c.yaml:5:8: title: want text, got \"\""},
+        {"nothing for a map", SERVE "    memory:\n",
+         "c.yaml:5:12: fleet.serve.memory: want a mapping, got nothing"},
+        {"tags made of nothing", SERVE "    guard: {tag-side: {bind: []}}\n",
+         "c.yaml:5:30: fleet.serve.guard.tag-side.bind: want a list of owner, position, generation "
+         "or incarnation, got a list"},
+        {"null for a text", SERVE "title: ~\n", "c.yaml:5:8: title: want text, got nothing"},
+        {"map for a text", SERVE "title: {a: b}\n", "c.yaml:5:8: title: want text, got a mapping"},
+        {"no percentile", SERVE "slo: {ttft: {q90: 1 s}}\n",
+         "c.yaml:5:14: slo.ttft.q90: want mean or a percentile above 0 and below 100 such as "
+         "p99.9"},
+        {"a percentile with a sign", SERVE "slo: {ttft: {p+90: 1 s}}\n",
+         "c.yaml:5:14: slo.ttft.p+90: want mean or a percentile above 0 and below 100 such as "
+         "p99.9"},
         {"price", SERVE "cost: {g: 3.5}\n",
          "c.yaml:5:11: cost.g: want a price such as \"3.5 USD/h\", got the bare number 3.5"},
         {"zero rate", SERVE "workload: {open: {rate: 0 req/s, input: 1, output: 1, requests: 3}}\n",
@@ -211,6 +224,13 @@ static void keys_that_do_not_fit_together_are_refused(void)
         {"alias and key below", SERVE "    tensor_parallel_size: 4\n    parallel: {tp: 2}\n",
          "c.yaml:5:5: fleet.serve.tensor_parallel_size: means parallel.tp, which is given too at "
          "6:16"},
+        {"alias beside a domain",
+         SERVE "    parallel: {choices: [{tp: 2}]}\n    tensor_parallel_size: 4\n",
+         "c.yaml:6:5: fleet.serve.tensor_parallel_size: means parallel.tp, which is given too"},
+        {"alias and key in a choice",
+         "model: m\nfleet: {serve: {choices: [{gpu: g}, {gpu: g, page_tokens: 3, page_size: "
+         "4}]}}\n",
+         "c.yaml:2:62: fleet.serve.page_size: means page_tokens, which is given too at 2:46"},
         {"two aliases", SERVE "    mem_fraction_static: 0.8\n    gpu_memory_utilization: 0.9\n",
          "c.yaml:6:5: fleet.serve.gpu_memory_utilization: means memory.fraction, which is given "
          "too at 5:5"},
@@ -406,7 +426,7 @@ static void every_choice_is_judged_like_the_value_itself(void)
          "c.yaml:5:23: fleet.serve.replicas.step: is missing; want the distance of two values"},
         {"of names", SERVE "    kv: {range: {min: 1, max: 2, step: 1}}\n",
          "c.yaml:5:17: fleet.serve.kv: want choices; a range is for numbers"},
-        {"endless", SERVE "    replicas: {range: {min: 1, max: 100000, step: 1}}\n",
+        {"endless", SERVE "    replicas: {range: {min: 1, max: 10001, step: 1}}\n",
          "c.yaml:5:23: fleet.serve.replicas: want min <= max and at most 10000 values in a range"},
     };
     check_bad(rows, sizeof rows / sizeof rows[0]);
