@@ -1,6 +1,7 @@
 /*
  * help.c - --help and --version, printed from the tables that the parser uses
  */
+#include <ctype.h>
 #include <gsl/gsl_version.h>
 #include <hdf5.h>
 #include <string.h>
@@ -22,28 +23,35 @@ bool kvt_command_takes(const struct kvt_command *command, enum kvt_common_option
 #define HELP_COLUMN 28
 #define HELP_WIDTH  80
 
-/* text in columns HELP_COLUMN to HELP_WIDTH, broken between words; the cursor is at column used. */
-static void print_wrapped(FILE *file, int used, const char *text)
+/* The paragraphs of text in columns indent to HELP_WIDTH, broken between words; the cursor is at
+ * column used. A single newline in text is a space, two end a paragraph. */
+static void print_wrapped(FILE *file, int indent, int used, const char *text)
 {
-    const int room = HELP_WIDTH - HELP_COLUMN;
-    if (used >= HELP_COLUMN) {
+    if (used >= indent && used > 0) {
         fputc('\n', file);
         used = 0;
     }
-    while (*text != '\0') {
-        int count = (int)strlen(text);
-        if (count > room) {
-            count = room;
-            while (count > 0 && text[count] != ' ')
-                count--;
-            if (count == 0) /* one long word */
-                count = (int)strcspn(text, " ");
+    int column = used;
+    for (const char *word = text; *word != '\0';) {
+        int count = (int)strcspn(word, " \n");
+        if (column > indent && column + 1 + count > HELP_WIDTH) {
+            fputc('\n', file);
+            column = 0;
         }
-        fprintf(file, "%*s%.*s\n", HELP_COLUMN - used, "", count, text);
-        text += count;
-        text += strspn(text, " ");
-        used = 0;
+        if (column < indent)
+            column += fprintf(file, "%*s", indent - column, "");
+        else if (column > indent)
+            column += fprintf(file, " ");
+        column += fprintf(file, "%.*s", count, word);
+        word += count;
+        bool paragraph = strncmp(word, "\n\n", 2) == 0;
+        word += strspn(word, " \n");
+        if (paragraph) {
+            fputs("\n\n", file);
+            column = 0;
+        }
     }
+    fputc('\n', file);
 }
 
 static void print_row(FILE *file, char letter, const char *name, const char *argument,
@@ -54,7 +62,7 @@ static void print_row(FILE *file, char letter, const char *name, const char *arg
         snprintf(letters, sizeof letters, "-%c, ", letter);
     int used = fprintf(file, "  %s--%s%s%s", letters, name, argument != NULL ? "=" : "",
                        argument != NULL ? argument : "");
-    print_wrapped(file, used, help);
+    print_wrapped(file, HELP_COLUMN, used, help);
 }
 
 /* Each line of text with an indent. */
@@ -75,7 +83,7 @@ void kvt_cli_print_help(FILE *file)
     const struct kvt_command *command;
     for (size_t i = 0; (command = kvt_command_at(i)) != NULL; i++) {
         int used = fprintf(file, "  %s %s", command->name, command->operands);
-        print_wrapped(file, used, command->help);
+        print_wrapped(file, HELP_COLUMN, used, command->help);
     }
     fprintf(file, "\nOptions (each command lists those it takes):\n");
     for (int i = 0; i < KVT_COMMON_COUNT; i++) {
@@ -94,10 +102,13 @@ void kvt_cli_print_help(FILE *file)
 
 void kvt_cli_print_command_help(FILE *file, const struct kvt_command *command)
 {
-    fprintf(file, "Usage: kvtwin %s [OPTION]...%s%s\n%s.\n", command->name,
-            command->operands[0] != '\0' ? " " : "", command->operands, command->help);
-    if (command->description != NULL)
-        fprintf(file, "\n%s\n", command->description);
+    fprintf(file, "Usage: kvtwin %s [OPTION]...%s%s\n%c%s.\n", command->name,
+            command->operands[0] != '\0' ? " " : "", command->operands, toupper(command->help[0]),
+            command->help + 1);
+    if (command->description != NULL) {
+        fputc('\n', file);
+        print_wrapped(file, 0, 0, command->description);
+    }
     fprintf(file, "\nOptions:\n");
     const struct kvt_cli_option *own = command->options;
     for (int i = 0; own != NULL && own[i].name != NULL; i++)
