@@ -50,8 +50,8 @@ struct kvt_law kvt_law_guess(enum kvt_family family, const struct kvt_gpu *gpu)
         set(&law, KVT_LAW_ROOFLINE, 30e-6);
         law.flops *= 0.5; /* experts are narrow and see few rows */
         break;
-    case KVT_FAMILY_MLA_PREFILL: case KVT_FAMILY_GQA_PREFILL: case KVT_FAMILY_SPARSE_PREFILL:
-    case KVT_FAMILY_INDEX_PREFILL:
+    case KVT_FAMILY_MLA_PREFILL: case KVT_FAMILY_GQA_PREFILL: case KVT_FAMILY_INDEX_PREFILL:
+    case KVT_FAMILY_SPARSE_PREFILL_BF16: case KVT_FAMILY_SPARSE_PREFILL_FP8:
         set(&law, KVT_LAW_ROOFLINE, 10e-6);
         law.p = 1.0;
         break;

@@ -51,7 +51,8 @@
     X(SPARSE_DECODE_FP8, "sparse-decode-fp8", "the same over 8-bit KV")                           \
     X(SPARSE_SHARED_BF16, "sparse-shared-bf16", "sparse module that reuses indices")              \
     X(SPARSE_SHARED_FP8, "sparse-shared-fp8", "the same over 8-bit KV")                           \
-    X(SPARSE_PREFILL,    "sparse-prefill",    "sparse prefill over the selected tokens")          \
+    X(SPARSE_PREFILL_BF16, "sparse-prefill-bf16", "sparse prefill over the selected tokens")      \
+    X(SPARSE_PREFILL_FP8, "sparse-prefill-fp8", "the same over 8-bit KV")                         \
     X(INDEX_PREFILL,     "index-prefill",     "the indexer's scores in prefill")                  \
     X(ALL_REDUCE,        "all-reduce",        "sum over ranks; bytes of the vector")              \
     X(ALL_GATHER,        "all-gather",        "bytes of the gathered vector")                     \

@@ -130,9 +130,11 @@ static void list_mla(struct kvt_builder *b, const struct kvt_attention *a)
     }
     double width = 2.0 * (a->nope + a->rope) + 2.0 * a->v_dim; /* q, k, v and the result */
     if (sparse) {
-        add_prefill(b, "sparse prefill", KVT_FAMILY_SPARSE_PREFILL, a,
-                    2.0 * b->prompt_rows * h * 2.0 * latent, 2.0 * h * (latent + a->kv_lora),
-                    a->index_topk);
+        bool bf16 = b->shape->kv == KVT_KV_BF16; /* every token gathers its own selection */
+        add_prefill(b, "sparse prefill",
+                    bf16 ? KVT_FAMILY_SPARSE_PREFILL_BF16 : KVT_FAMILY_SPARSE_PREFILL_FP8, a,
+                    b->prompt_rows * a->index_topk * mla_token_bytes(a, b->shape->kv),
+                    2.0 * h * (latent + a->kv_lora), a->index_topk);
     } else {
         kvt_builder_gemm(b, "kv_b", KVT_MATRIX_KV_B, b->prompt_rows, h * (a->nope + a->v_dim),
                          a->kv_lora);
