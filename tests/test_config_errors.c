@@ -386,6 +386,12 @@ static void a_bad_set_is_refused_by_its_own_text(void)
         {"fleet.decode.tp_size.x=1",
          "--set fleet.decode.tp_size.x=1: want a key such as run.seed before the \"=\"",
          KVT_EUSAGE},
+        {"fleet.serve={gpu: g}",
+         "c.yaml:4:12: fleet.prefill: excludes fleet.serve (--set fleet.serve={gpu: g})",
+         KVT_ECONFIG},
+        {"model={name: a, file: b}",
+         "--set model={name: a, file: b}: model.file: excludes name, which is given too",
+         KVT_ECONFIG},
         {"fleet=null",
          "c.yaml:1:1: fleet: is missing; want the replicas: serve, or prefill and "
          "decode",

@@ -95,9 +95,14 @@ static void check_roles(const struct checker *c)
     const struct kvt_config_role *roles = c->config->roles;
     bool prefill = roles[KVT_ROLE_PREFILL].present, decode = roles[KVT_ROLE_DECODE].present;
     bool serve = roles[KVT_ROLE_SERVE].present;
+    struct kvt_where where = roles[KVT_ROLE_SERVE].where;
+    char place[160] = "";
+    if (serve && where.line > 0)
+        snprintf(place, sizeof place, "line %d", where.line);
+    else if (serve)
+        snprintf(place, sizeof place, "%.150s", where.file);
     if (serve && (prefill || decode))
-        complain(c, prefill ? "fleet.prefill" : "fleet.decode", "excludes fleet.serve (line %d)",
-                 roles[KVT_ROLE_SERVE].where.line);
+        complain(c, prefill ? "fleet.prefill" : "fleet.decode", "excludes fleet.serve (%s)", place);
     else if (!serve && !prefill && !decode)
         complain(c, "fleet", "want serve, or prefill and decode, got neither");
     else if (!serve && !(prefill && decode))

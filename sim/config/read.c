@@ -86,9 +86,13 @@ void kvt_read_presence(struct kvt_reader *r, const struct kvt_rule *section,
         if (rule == NULL || (rule->flags & KVT_ONE_OF) == 0)
             continue;
         kvt_path_below(below, path, child->key);
+        char place[48] = "";
+        if (chosen != NULL && chosen->key_where.line > 0)
+            snprintf(place, sizeof place, " at %d:%d", chosen->key_where.line,
+                     chosen->key_where.column);
         if (chosen != NULL)
-            kvt_complain(r, child->key_where, below, "excludes %s, which is given too at %d:%d",
-                         chosen->key, chosen->key_where.line, chosen->key_where.column);
+            kvt_complain(r, child->key_where, below, "excludes %s, which is given too%s",
+                         chosen->key, place);
         else
             chosen = child;
     }
