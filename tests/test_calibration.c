@@ -177,6 +177,7 @@ static void bad_files_are_refused_with_their_place(void)
         {head, LAW "  t0: 1 us\n  bandwidth: 0 TB/s\n", "bandwidth: want more than 0"},
         {head, LAW "  t0: 1 us\n  split: 1 us\n", "split: law \"roofline\" does not take it"},
         {head, LAW "  t0: 1 us\n  when: 7\n", "when: want a mapping"},
+        {head, LAW "  t0: 1 us\n  skew: 2\n", "skew: want 0 to 1, got 2"},
         {head, LAW "  t0: 1 us\n  when: {heds: 7}\n", "did you mean \"heads\"?"},
         {head, LAW "  t0: 1 us\n  when: {heads: [1, 2, 3]}\n",
          "heads: want [min, max], got 3 items"},

@@ -31,6 +31,7 @@ static const struct number_key number_keys[] = {
     {"flops",        KVT_DIMENSION_FLOPS,     LAW(flops),        0, ROOFED,                true},
     {"p",            KVT_DIMENSION_NONE,      LAW(p),            0, ROOFED,                true},
     {"pad",          KVT_DIMENSION_NONE,      LAW(pad),          0,         BIT(ROOFLINE), false},
+    {"skew",         KVT_DIMENSION_NONE,      LAW(skew),         0,         BIT(ROOFLINE), true},
     {"tokens",       KVT_DIMENSION_NONE,      LAW(tokens),       0,         ATTENTION,     false},
     {"split",        KVT_DIMENSION_TIME,      LAW(split),        0,         ATTENTION,     false},
     {"split_tokens", KVT_DIMENSION_NONE,      LAW(split_tokens), 0,         ATTENTION,     true},
@@ -48,7 +49,7 @@ enum { LIST_KEYS = sizeof list_keys / sizeof list_keys[0] };
 static const char *const law_keys[] = {
     "family", "law",   "t0",           "serial",          "bandwidth", "flops", "p",
     "tokens", "split", "split_tokens", "index_bandwidth", "at",        "time",  "rate",
-    "when",   "grid",  "held_out",     "in_sample",       "source",    "pad"};
+    "when",   "grid",  "held_out",     "in_sample",       "source",    "pad",   "skew"};
 static const char *const file_keys[] = {"calibration", "gpu",    "stack", "version",
                                         "skew",        "source", "laws"};
 static const char *const error_keys[] = {"rows", "median", "mean"};
@@ -288,6 +289,8 @@ static void read_numbers(struct reader *r, const yaml_node_t *map, struct kvt_la
             read_quantity(r, node, key->key, key->dimension, key->positive,
                           (double *)((char *)law + key->offset));
     }
+    if (law->skew > 1.0)
+        FAIL(r, map, "skew: want 0 to 1, got %g", law->skew);
     if (law->split > 0.0 && law->split_tokens == 0.0)
         FAIL(r, map, "split_tokens: wanted with split, not given");
 }

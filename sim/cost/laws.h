@@ -9,6 +9,7 @@
  *   roofline  t0 + serial*k + pnorm(bytes/bandwidth, flops/flops_rate)
  *             serial: each k-step of a GEMM waits for the one before, however few the tiles.
  *             pad: rows of a tile that an expert wastes; adds min(flops, pad * tile_flops).
+ *             skew: of routed experts, instead of the calibration's.
  *   decode    t0 + (context + batch*tokens) * pnorm(bytes/bandwidth, flops/flops_rate of a token)
  *                + split * s/(s + split_tokens),  s = context/batch
  *             tokens: fixed cost of a request, counted in tokens of context; split: the second
@@ -107,6 +108,7 @@ struct kvt_law {
     double t0, serial;          /* s; s per k */
     double bandwidth, flops, p; /* bytes/s, FLOP/s; 0: that side is free */
     double pad;                 /* roofline: rows of a tile that an expert wastes */
+    double skew;                /* roofline: 0: the calibration's */
     double tokens;              /* decode: fixed cost of a request */
     double split, split_tokens; /* s, tokens */
     double index_bandwidth;     /* sparse: bytes/s of the indexer's scan */

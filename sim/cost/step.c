@@ -111,26 +111,31 @@ double kvt_experts_hit(double experts, double topk, double tokens, double skew)
     return hit < topk ? topk : hit;
 }
 
-/* Bytes are those of the experts hit; activations stay in L2 until compute is what counts. */
+/* Bytes are those of the experts hit; activations stay in L2 until compute is what counts. The law
+ * is looked up before they are known: it may say how skewed this model routes. */
 static void list_moe(struct kvt_builder *b, const struct kvt_mlp *mlp)
 {
     const struct kvt_layout *layout = &b->shape->layout;
     enum kvt_weight_dtype dtype = kvt_builder_dtype(b, KVT_MATRIX_EXPERT_GATE_UP);
     double d = b->model->hidden, m = b->all_rows;
     double inter = mlp->expert_inter / fmax(1.0, (double)layout->tp / layout->ep);
-    double skew = b->shape->skew < 0.0 ? b->calibration->skew : b->shape->skew;
-    double hit = kvt_experts_hit(mlp->experts, mlp->topk, m, skew) / layout->ep;
-    double rows = m * mlp->topk / layout->ep;
-    double matrices = mlp->gated ? 3.0 : 2.0;
-    struct kvt_work work = {.bytes = hit * matrices * d * inter * kvt_builder_weight_bytes(dtype),
-                            .flops = 2.0 * rows * matrices * d * inter,
-                            .tile_flops = 2.0 * hit * matrices * d * inter};
+    struct kvt_work work = {0};
     work.dim[KVT_DIM_M] = m;
     work.dim[KVT_DIM_HIDDEN] = d;
     work.dim[KVT_DIM_INTER] = inter;
     work.dim[KVT_DIM_EXPERTS] = mlp->experts;
     work.dim[KVT_DIM_TOPK] = mlp->topk;
     work.dim[KVT_DIM_RANKS] = layout->ep;
+    double skew = kvt_calibration_law(b->calibration, gemm_family(dtype, true), &work)->skew;
+    if (b->shape->skew >= 0.0)
+        skew = b->shape->skew;
+    else if (skew == 0.0)
+        skew = b->calibration->skew;
+    double hit = kvt_experts_hit(mlp->experts, mlp->topk, m, skew) / layout->ep;
+    double matrix = (mlp->gated ? 3.0 : 2.0) * d * inter; /* weights of one expert here */
+    work.bytes = hit * matrix * kvt_builder_weight_bytes(dtype);
+    work.flops = 2.0 * m * mlp->topk / layout->ep * matrix;
+    work.tile_flops = 2.0 * hit * matrix;
     kvt_builder_gemm(b, "router", KVT_MATRIX_ROUTER, m, mlp->experts, d);
     if (mlp->shared_inter > 0) {
         double shared = (double)mlp->shared_inter / layout->tp;

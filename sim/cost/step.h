@@ -49,7 +49,7 @@ struct kvt_step_shape {
     struct kvt_layout layout;
     int32_t draft_tokens;    /* speculative decoding: tokens drafted a step; 0 */
     int32_t tag_page_tokens; /* page tags are checked each step, a page has this many tokens; 0 */
-    double skew;             /* 1 routes uniformly; < 0: the calibration's */
+    double skew;             /* 1 routes uniformly; < 0: what the calibration says */
 };
 
 /* What a step holds, over the whole replica. */

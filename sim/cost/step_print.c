@@ -50,9 +50,9 @@ void kvt_step_print(const struct kvt_step *step, const struct kvt_calibration *c
         if (!used[i])
             continue;
         if (law->guess)
-            fprintf(out, "  guess    %s: %s\n", kvt_family_names[law->family], law->source);
+            fprintf(out, "  guess     %s: %s\n", kvt_family_names[law->family], law->source);
         else
-            fprintf(out, "  line %-4" PRId32 "%s: %s\n", law->line, kvt_family_names[law->family],
+            fprintf(out, "  line %-4" PRId32 " %s: %s\n", law->line, kvt_family_names[law->family],
                     law->source);
     }
 }
