@@ -60,7 +60,7 @@ SIM_SRC   := $(foreach d,$(SIM_DIRS),$(wildcard sim/$(d)/*.c))
 CLI_SRC   := $(wildcard cli/*.c)
 BENCH_SRC := $(wildcard tests/bench_*.c)
 FUZZERS   := $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/*.c))
-TEST_SRC  := $(filter-out $(BENCH_SRC),$(wildcard tests/*.c))
+TEST_SRC  := $(filter-out $(BENCH_SRC) tests/digests.c,$(wildcard tests/*.c))
 HEADERS   := $(foreach d,$(SIM_DIRS),$(wildcard sim/$(d)/*.h)) $(wildcard cli/*.h tests/*.h)
 LIB_OBJ   := $(patsubst %.c,$(B)/%.o,$(SIM_SRC) $(filter-out cli/main.c,$(CLI_SRC)))
 TEST_OBJ  := $(TEST_SRC:%.c=$(B)/%.o)
@@ -147,6 +147,10 @@ $(B)/kvtwin: $(B)/cli/main.o $(B)/libkvtwin.a
 	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
 
 $(B)/check: $(TEST_OBJ) $(B)/libkvtwin.a
+	$(call say,LINK)
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
+
+$(B)/digests: $(B)/tests/digests.o $(B)/tests/world.o $(B)/libkvtwin.a
 	$(call say,LINK)
 	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
 

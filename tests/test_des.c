@@ -11,15 +11,14 @@ static struct world world;
 
 static void compare(const struct world_outcome *a, const struct world_outcome *b, const char *what)
 {
-    char note[128];
-    snprintf(note, sizeof note, "world %llu, %s", (unsigned long long)world.seed, what);
-    CHECK_I64((int64_t)a->digest, (int64_t)b->digest, note);
-    CHECK_I64((int64_t)a->times, (int64_t)b->times, note);
-    CHECK_I64((int64_t)a->gaps, (int64_t)b->gaps, note);
-    CHECK_I64((int64_t)a->gauges, (int64_t)b->gauges, note);
-    CHECK_I64(a->steps, b->steps, note);
-    CHECK_I64(a->preemptions, b->preemptions, note);
-    CHECK_I64(a->end, b->end, note);
+    char note[512];
+    const char *difference = world_difference(a, b);
+    snprintf(note, sizeof note, "world %llu, %s: %s", (unsigned long long)world.seed, what,
+             difference != NULL ? difference : "");
+    CHECK_NOTE(difference == NULL, note);
+    snprintf(note, sizeof note, "world %llu: %.400s", (unsigned long long)world.seed, a->err.text);
+    CHECK_NOTE(a->status == KVT_OK, note);
+    CHECK_I64(a->completed + a->rejected + a->aborted, a->arrived, "no request is lost");
 }
 
 /* First world to draw and how many: KVT_WORLD=N runs that one alone. */
@@ -78,13 +77,19 @@ static void paranoid_world(void)
     world_run(&world, true, false, &second);
     kvt_paranoid = before;
     compare(&first, &second, "named macro against counted exact");
-    CHECK_I64(first.completed + first.rejected + first.aborted, world.spec.core.request_count,
-              "no request is lost");
 }
 
+/* A check of every invariant walks over every page: leave the largest pools out. */
 static void every_invariant_holds_after_every_step(void)
 {
-    each_world(5000, 20, paranoid_world);
+    int checked = 0;
+    for (uint64_t seed = 5000; checked < 40; seed++) {
+        world_draw(&world, seed);
+        if (world_pages(&world) > 400)
+            continue;
+        paranoid_world();
+        checked++;
+    }
 }
 
 /* The worlds must reach what they are there for: pressure, prefixes, ties, aborts. */

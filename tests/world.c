@@ -2,8 +2,6 @@
 
 #include <string.h>
 
-#include "tests/check.h"
-
 static struct kvt_stream dice;
 
 static int64_t draw(int64_t low, int64_t high)
@@ -48,6 +46,15 @@ static void draw_costs(struct world *world, int role, int32_t batch_max, bool co
     costs->copy_slope = coarse ? 0 : draw(0, 50);
 }
 
+/* Of few pages mostly, so that they run out. */
+static int32_t draw_pages(const struct world *world, int32_t page_tokens)
+{
+    if (world->is_long)
+        return (int32_t)(draw(300, 1500) * 1024 / page_tokens);
+    int32_t pages = (int32_t)draw(8, chance(50) ? 40 : 400) * 64 / page_tokens + 1;
+    return pages < 8 ? (int32_t)draw(2, 24) : pages;
+}
+
 static void draw_role(struct world *world, enum kvt_role role, int32_t page_tokens, bool coarse)
 {
     struct kvt_replica_spec *spec = &world->roles[role];
@@ -55,18 +62,21 @@ static void draw_role(struct world *world, enum kvt_role role, int32_t page_toke
     *spec = (struct kvt_replica_spec){
         .role = role,
         .engine = chance(50) ? KVT_ENGINE_SGLANG : KVT_ENGINE_VLLM,
-        .pages = (int32_t)draw(8, chance(50) ? 40 : 400) * 64 / page_tokens + 1,
+        .pages = draw_pages(world, page_tokens),
         .page_tokens = page_tokens,
         .window = chance(30) ? (int32_t)draw(2, 120) : 0,
         .overlap = chance(50),
         .free_order = chance(50) ? KVT_FREE_LIFO : KVT_FREE_FIFO,
-        .chunk_tokens = (int32_t)draw(1, 8) * 64,
-        .batch_tokens = (int32_t)draw(1, 16) * 64,
+        .chunk_tokens = (int32_t)draw(1, 8) * (world->is_long ? 4096 : 64),
+        .batch_tokens = (int32_t)draw(1, 16) * (world->is_long ? 4096 : 64),
         .max_running = batch,
-        .max_model_len = 1 << 20,
+        .max_model_len = chance(90) ? 1 << 20 : (int32_t)draw(100, 800),
         .conservativeness = chance(70) ? 1 : 0.3,
-        .reserved_decode_tokens = (int32_t)draw(0, 64),
+        .reserved_decode_tokens = (int32_t)draw(0, chance(80) ? 64 : 600),
     };
+    /* A chunk holds a page at least (the config says so); prompts may be far shorter than one. */
+    if (spec->chunk_tokens < page_tokens)
+        spec->chunk_tokens = page_tokens;
     if (spec->engine == KVT_ENGINE_VLLM && spec->batch_tokens < batch + 1)
         spec->batch_tokens = batch + 1;
     spec->prefix_cache = role != KVT_ROLE_DECODE && chance(40);
@@ -80,12 +90,32 @@ static void draw_role(struct world *world, enum kvt_role role, int32_t page_toke
     world->spec.core.routers[role] = (enum kvt_router)draw(0, KVT_ROUTER_COUNT - 1);
 }
 
+/* Families of prompts share their first blocks. */
+static int64_t draw_hashes(struct world *world, int32_t r, int64_t used)
+{
+    int32_t block = world->spec.core.block_tokens;
+    uint64_t family = (uint64_t)draw(0, 3), shared = (uint64_t)draw(0, 12);
+    int32_t blocks = (world->input[r] + block - 1) / block;
+    for (int32_t b = 0; b < blocks; b++)
+        world->hashes[used++] =
+            (uint64_t)b < shared ? family * 1000 + (uint64_t)b : (uint64_t)r * 100000 + (uint64_t)b;
+    return used;
+}
+
 static void draw_requests(struct world *world, bool coarse)
 {
     int32_t count = (int32_t)draw(1, chance(50) ? 40 : WORLD_REQUESTS_MAX);
     int64_t longest_in = chance(50) ? 60 : 700, longest_out = chance(50) ? 30 : 300;
     int64_t gap = draw(0, 1) ? draw(1, 60) * 1000 : draw(1, 2000) * 1000;
     bool equal = chance(25); /* everyone asks for the same: finishes tie */
+    world->spec.core.block_tokens = chance(50) ? 64 : (int32_t)draw(47, 100);
+    if (world->is_long) {
+        count = (int32_t)draw(1, 30);
+        longest_in = 300000;
+        longest_out = chance(50) ? 300 : 6000; /* past what admission allows for, 4096 */
+        gap *= 100;
+        world->spec.core.block_tokens = (int32_t)draw(20000, 40000);
+    }
     int64_t in = draw(1, longest_in), out = draw(1, longest_out);
     kvt_ticks now = 0;
     int64_t used = 0;
@@ -93,17 +123,34 @@ static void draw_requests(struct world *world, bool coarse)
         world->input[r] = (int32_t)(equal ? in : draw(1, longest_in));
         world->output[r] = (int32_t)(equal ? out : draw(1, longest_out));
         world->arrival[r] = now;
+        world->tenant[r] = (uint16_t)draw(0, world->spec.core.tenants - 1);
         if (!chance(30))
             now += coarse ? draw(0, gap / 1000) * 1000 : draw(0, gap);
         world->hash_begin[r] = used;
-        int32_t blocks = (world->input[r] + 63) / 64;
-        uint64_t family = (uint64_t)draw(0, 3), shared = (uint64_t)draw(0, 12);
-        for (int32_t b = 0; b < blocks; b++)
-            world->hashes[used++] = (uint64_t)b < shared ? family * 1000 + (uint64_t)b
-                                                         : (uint64_t)r * 100000 + (uint64_t)b;
+        used = draw_hashes(world, r, used);
     }
     world->hash_begin[count] = used;
     world->spec.core.request_count = count;
+}
+
+/* How the requests come and what is asked of them. */
+static void draw_load(struct world *world, bool disaggregated)
+{
+    struct kvt_des_spec *spec = &world->spec;
+    int32_t count = spec->core.request_count;
+    int64_t mode = draw(0, 9);
+    spec->core.decode_only = disaggregated && mode == 0;
+    spec->core.prefill_only = mode == 1;
+    if (spec->core.prefill_only)
+        for (int32_t r = 0; r < count; r++)
+            world->output[r] = 1;
+    spec->concurrency = chance(25) ? draw(1, 40) : 0;
+    spec->think = chance(50) ? 0 : draw(0, 100) * 1000;
+    spec->until = chance(80) ? KVT_NEVER : world->arrival[count - 1 - count / 4];
+    spec->warmup = chance(50) ? 0 : world->arrival[count / 3];
+    spec->arrival = world->arrival;
+    spec->series_points = 16;
+    world->cancels = chance(30) ? (int32_t)draw(1, 20) : 0;
 }
 
 void world_draw(struct world *world, uint64_t seed)
@@ -111,27 +158,27 @@ void world_draw(struct world *world, uint64_t seed)
     kvt_stream_init(&dice, seed, KVT_PURPOSE_TEST, 1);
     memset(world, 0, sizeof *world);
     world->seed = seed;
+    world->is_long = chance(6);
     bool coarse = chance(40), disaggregated = chance(50);
-    int32_t page_tokens = (int32_t[]){1, 2, 7, 16, 64}[draw(0, 4)];
+    int32_t page_tokens = (int32_t[]){1, 2, 7, 16, 64, 256, 1024}[draw(0, chance(70) ? 4 : 6)];
+    if (world->is_long)
+        page_tokens = (int32_t[]){64, 256, 1024}[draw(0, 2)];
     if (disaggregated) {
         draw_role(world, KVT_ROLE_PREFILL, page_tokens, coarse);
         draw_role(world, KVT_ROLE_DECODE, page_tokens, coarse);
     } else {
         draw_role(world, KVT_ROLE_SERVE, page_tokens, coarse);
     }
-    draw_requests(world, coarse);
     struct kvt_des_spec *spec = &world->spec;
+    spec->core.tenants = (int32_t)(chance(60) ? 1 : draw(2, WORLD_TENANTS_MAX));
+    draw_requests(world, coarse);
     spec->core.input = world->input;
     spec->core.output = world->output;
-    spec->core.tenants = 1;
+    spec->core.tenant = world->tenant;
     if (chance(70)) {
         spec->core.hash_begin = world->hash_begin;
         spec->core.hashes = world->hashes;
-        spec->core.block_tokens = 64;
     }
-    int64_t mode = draw(0, 9);
-    spec->core.decode_only = disaggregated && mode == 0;
-    spec->core.prefill_only = mode == 1;
     spec->link = (struct kvt_link_spec){
         .bytes_per_s = (double)draw(1, 100) * 1e8,
         .per = (enum kvt_link_scope)draw(0, KVT_LINK_SCOPE_COUNT - 1),
@@ -142,16 +189,16 @@ void world_draw(struct world *world, uint64_t seed)
         .layers = (int32_t)draw(1, 8),
         .bytes_per_token = draw(1, 1000),
     };
-    if (spec->core.prefill_only)
-        for (int32_t r = 0; r < spec->core.request_count; r++)
-            world->output[r] = 1;
-    spec->concurrency = chance(25) ? draw(1, 40) : 0;
-    spec->think = chance(50) ? 0 : draw(0, 100) * 1000;
-    spec->until = KVT_NEVER;
-    spec->warmup = chance(50) ? 0 : world->arrival[spec->core.request_count / 3];
-    spec->arrival = world->arrival;
-    spec->series_points = 16;
-    world->cancels = chance(30) ? (int32_t)draw(1, 20) : 0;
+    draw_load(world, disaggregated);
+}
+
+int32_t world_pages(const struct world *world)
+{
+    int32_t most = 0;
+    for (int role = 0; role < KVT_ROLE_COUNT; role++)
+        if (world->roles[role].pages > most)
+            most = world->roles[role].pages;
+    return most;
 }
 
 static void count_decision(void *context, const struct kvt_decision *decision)
@@ -191,9 +238,13 @@ static void outcome_of(struct kvt_des *des, struct world_outcome *outcome)
     }
     outcome->events = des->events;
     outcome->steps = seen->steps;
-    outcome->completed = des->core.counts[0].completed;
-    outcome->rejected = des->core.counts[0].rejected;
-    outcome->aborted = des->core.counts[0].aborted;
+    for (int32_t tenant = 0; tenant < des->core.tenants; tenant++) {
+        const struct kvt_counts *counts = &des->core.counts[tenant];
+        outcome->arrived += counts->arrived;
+        outcome->completed += counts->completed;
+        outcome->rejected += counts->rejected;
+        outcome->aborted += counts->aborted;
+    }
     outcome->preemptions = des->core.preemptions;
     outcome->end = des->now;
 }
@@ -210,7 +261,7 @@ static void run_with_cancels(struct kvt_des *des, const struct world *world)
         kvt_ticks at = world->arrival[r] + i * 5000 + 1;
         while (more && kvt_timeline_time(&des->timeline, kvt_timeline_next(&des->timeline)) < at)
             more = kvt_des_step(des, 1);
-        if (!more || des->now > at || world->spec.concurrency > 0)
+        if (!more || des->now > at)
             continue;
         kvt_des_cancel(des, r, at);
     }
@@ -222,7 +273,6 @@ void world_run(struct world *world, bool exact, bool logged, struct world_outcom
 {
     *outcome = (struct world_outcome){0};
     struct kvt_arena arena;
-    struct kvt_err err = {0};
     static kvt_ticks arrival[WORLD_REQUESTS_MAX];
     memcpy(arrival, world->arrival, sizeof arrival);
     struct kvt_des_spec spec = world->spec;
@@ -235,20 +285,33 @@ void world_run(struct world *world, bool exact, bool logged, struct world_outcom
     }
     spec.exact = exact;
     spec.arrival = arrival;
-    CHECK_OK(kvt_arena_init(&arena, kvt_des_bytes(&spec), &err), err);
     static struct kvt_des des;
-    enum kvt_status status = kvt_des_init(&des, &arena, &spec, &err);
-    CHECK_OK(status, err);
+    outcome->status = kvt_arena_init(&arena, kvt_des_bytes(&spec), &outcome->err);
+    if (outcome->status != KVT_OK)
+        return;
+    outcome->status = kvt_des_init(&des, &arena, &spec, &outcome->err);
     int64_t decisions = 0;
     if (logged) {
         des.core.log.sink = count_decision;
         des.core.log.context = &decisions;
     }
-    if (status == KVT_OK) {
+    if (outcome->status == KVT_OK) {
         run_with_cancels(&des, world);
-        outcome->status = kvt_des_finish(&des, false, &err);
-        CHECK_OK(outcome->status, err);
+        outcome->status = kvt_des_finish(&des, false, &outcome->err);
         outcome_of(&des, outcome);
     }
     kvt_arena_release(&arena);
+}
+
+const char *world_difference(const struct world_outcome *a, const struct world_outcome *b)
+{
+    return a->status != b->status             ? "status"
+           : a->digest != b->digest           ? "digest"
+           : a->times != b->times             ? "token times"
+           : a->gaps != b->gaps               ? "gaps between tokens"
+           : a->gauges != b->gauges           ? "gauges"
+           : a->steps != b->steps             ? "steps"
+           : a->preemptions != b->preemptions ? "preemptions"
+           : a->end != b->end                 ? "end"
+                                              : NULL;
 }

@@ -11,11 +11,11 @@
 #include "sim/des/engine.h"
 
 #define WORLD_REQUESTS_MAX 400
+#define WORLD_TENANTS_MAX  3
 
 struct world {
     uint64_t seed;
     struct kvt_replica_spec roles[KVT_ROLE_COUNT];
-    bool present[KVT_ROLE_COUNT];
     struct kvt_des_spec spec;
     struct kvt_costs costs[KVT_ROLE_COUNT];
     struct kvt_cost_row rows[KVT_ROLE_COUNT][64];
@@ -25,22 +25,31 @@ struct world {
     kvt_ticks arrival[WORLD_REQUESTS_MAX];
     int64_t hash_begin[WORLD_REQUESTS_MAX + 1];
     uint64_t hashes[WORLD_REQUESTS_MAX * 16];
+    uint16_t tenant[WORLD_REQUESTS_MAX];
+    bool is_long;    /* prompts of up to 300,000 tokens, past every 16-bit count */
     int32_t cancels; /* requests cancelled at fixed event-independent times */
 };
 
 struct world_outcome {
-    enum kvt_status status;
+    enum kvt_status status; /* of init and finish; err says more */
+    struct kvt_err err;
     uint64_t digest; /* of the decisions */
     uint64_t times;  /* of all token times */
     uint64_t gaps;   /* of the ITL histogram */
     uint64_t gauges; /* of the series */
-    int64_t events, steps, completed, rejected, aborted, preemptions, cached;
+    int64_t events, steps, arrived, completed, rejected, aborted, preemptions, cached;
     kvt_ticks end;
 };
 
+/* What of a == b must hold however a world is run; NULL, or the name of the first that does not. */
+const char *world_difference(const struct world_outcome *a, const struct world_outcome *b);
+
+/* Pages of the largest pool: what a check of every invariant walks over. */
+int32_t world_pages(const struct world *world);
+
 void world_draw(struct world *world, uint64_t seed);
 
-/* logged: name pages and give the log a sink. */
+/* logged: name pages and give the log a sink. Prints nothing; outcome->status says how it went. */
 void world_run(struct world *world, bool exact, bool logged, struct world_outcome *outcome);
 
 #endif
