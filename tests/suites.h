@@ -2,7 +2,10 @@
 /* clang-format off */
 #define CHECK_SUITES(X) \
     X(base) \
-    X(des)             \
+    X(pages)            \
+    X(prefix)           \
+    X(batch)            \
+    X(des)              \
     X(config)           \
     X(config_errors)    \
     X(trace)            \
