@@ -80,7 +80,7 @@ static void draw_role(struct world *world, enum kvt_role role, int32_t page_toke
     if (spec->engine == KVT_ENGINE_VLLM && spec->batch_tokens < batch + 1)
         spec->batch_tokens = batch + 1;
     spec->prefix_cache = role != KVT_ROLE_DECODE && chance(40);
-    draw_costs(world, role, batch, coarse);
+    draw_costs(world, (int)role, batch, coarse);
     if (spec->window > 0)
         world->costs[role].window_slope = coarse ? 0 : draw(0, 30);
     world->costs[role].window = spec->window;
