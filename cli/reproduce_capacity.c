@@ -131,6 +131,12 @@ static bool read_engine(struct row *row)
         want->fraction = 0.9;
         return true;
     }
+    if (strcmp(engine, "tensorrt-llm") == 0 || strcmp(engine, "trtllm") == 0 ||
+        strcmp(engine, "trt-llm") == 0) { /* 0.9 of what is free after the engine is loaded */
+        want->fraction = 0.9;
+        want->of_free = true;
+        return true;
+    }
     return refuse(row, "no memory formula for the engine \"%.60s\"", field(row, "engine"));
 }
 
@@ -344,7 +350,8 @@ static enum kvt_status add(struct kvt_reproduced_list *list, const struct row *r
     out->predicted = result->predicted;
     out->pool_error = result->pool_error;
     if (field(row, "mem_fraction")[0] != '\0')
-        snprintf(out->group, sizeof out->group, "%s", kvt_engine_names[row->want.engine]);
+        snprintf(out->group, sizeof out->group, "%s",
+                 row->want.of_free ? "trtllm" : kvt_engine_names[row->want.engine]);
     return KVT_OK;
 }
 

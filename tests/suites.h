@@ -8,6 +8,9 @@
     X(des)              \
     X(config)           \
     X(config_errors)    \
+    X(model)            \
+    X(import)           \
+    X(memory)           \
     X(trace)            \
     X(generate)         \
     X(load)             \

@@ -24,8 +24,7 @@
 /* Suffixes that say how a shape was trained or packed. */
 static const char *const plain_suffixes[] = {
     "instruct", "chat",     "it",        "base",      "hf",   "preview", "exp",
-    "terminus", "speciale", "class",     "dynamic",   "pt",   "w4a8",    "w4afp8",
-    "block",    "gguf",     "quantized", "autoround", "fp16", "sq",      "smoothquant",
+    "terminus", "speciale", "class",     "dynamic",   "pt",   "block",    "gguf",     "quantized", "autoround", "fp16", "sq",      "smoothquant",
     "latest",   "marlin",   "bnb",       "qat",
 };
 
@@ -40,6 +39,8 @@ static const struct dtype_suffix dtype_suffixes[] = {
     {"awq", KVT_WEIGHTS_INT4_G128},   {"gptq", KVT_WEIGHTS_INT4_G128},
     {"int4", KVT_WEIGHTS_INT4_G128},  {"4bit", KVT_WEIGHTS_INT4_G128},
     {"w4a16", KVT_WEIGHTS_INT4_G128}, {"int8", KVT_WEIGHTS_FP8},
+    {"w4a8", KVT_WEIGHTS_INT4_G128},
+    {"w4afp8", KVT_WEIGHTS_INT4_G128},
     {"w8a8", KVT_WEIGHTS_FP8},        {"w8a16", KVT_WEIGHTS_FP8},
 };
 

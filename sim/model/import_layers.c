@@ -99,8 +99,10 @@ static enum kvt_status layer_window(struct kvt_import *import, const struct kvt_
         return KVT_OK;
     }
     if (json_is_array(no_rope) &&
-        kvt_import_find(import, "attention_chunk_size") != NULL) { /* 1: chunked */
-        *windowed = json_integer_value(json_array_get(no_rope, (size_t)layer)) == 1;
+        kvt_import_find(import, "attention_chunk_size") != NULL) { /* 1: chunked; [] is 3 of 4 */
+        *windowed = json_array_size(no_rope) == 0
+                        ? (layer + 1) % 4 != 0
+                        : json_integer_value(json_array_get(no_rope, (size_t)layer)) == 1;
         return KVT_OK;
     }
     KVT_TRY(kvt_import_count(import, KEYS("sliding_window_pattern"), 0, 65536, &every));

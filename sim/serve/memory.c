@@ -193,6 +193,9 @@ static int64_t pool_budget(const struct plan *plan)
 {
     const struct kvt_memory_want *want = plan->want;
     const struct kvt_memory *m = plan->memory;
+    if (want->of_free)
+        return (int64_t)((double)(m->before_bytes - m->weights_bytes - TORCH_REST_BYTES) *
+                         m->fraction);
     if (want->engine == KVT_ENGINE_SGLANG)
         return (int64_t)((double)m->before_bytes * m->fraction) - m->weights_bytes;
     int64_t requested = (int64_t)ceil((double)plan->usable * m->fraction);

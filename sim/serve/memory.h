@@ -7,6 +7,7 @@
  *            Nothing is measured: activations and graphs must fit into what the fraction leaves.
  *   vllm     pool = usable * fraction - weights - profiled activation peak - other
  *            The peak is that of a dummy step of the largest batch; graphs come on top, unseen.
+ *   (trtllm) pool = free_after_weights * fraction, for tables of start-up logs only
  *
  * The entries add up to the visible memory of the GPU exactly (kvt_memory_is_balanced). An entry
  * may be negative only for KVT_LEDGER_FREE: then the replica would run out while it serves, which
@@ -47,6 +48,7 @@ struct kvt_memory_want {
     int64_t guard_token_bytes;   /* per token slot (32 for a canary) */
     int64_t guard_entry_bytes;   /* per expected page of a request slot (24) */
     int64_t guard_request_bytes; /* per request slot (16) */
+    bool of_free;                /* the fraction is of what is free after weights (TensorRT-LLM) */
     bool eager;                  /* no CUDA graphs */
     struct kvt_where where;      /* of the role, for messages */
 };
