@@ -81,10 +81,13 @@ kvt_ticks kvt_costs_step(const struct kvt_costs *costs, const struct kvt_step_lo
 }
 
 /* n steps whose times start at first and grow by growth: below 2^127 for n <= STEPS_MAX. */
-static kvt_i128 series_sum(kvt_ticks first, int64_t growth, int64_t n)
+static inline kvt_i128 series_sum(kvt_ticks first, int64_t growth, int64_t n)
 {
-    kvt_i128 pairs = (kvt_i128)n * (n - 1) / 2;
-    return (kvt_i128)first * n + pairs * growth;
+    if (n < INT64_C(1) << 32) { /* the usual case: n(n-1)/2 fits, two multiplications */
+        int64_t pairs = (int64_t)((uint64_t)n * (uint64_t)(n - 1) / 2);
+        return (kvt_i128)first * n + (kvt_i128)pairs * growth;
+    }
+    return (kvt_i128)first * n + (kvt_i128)n * (n - 1) / 2 * growth;
 }
 
 /* The regular stretch that a decode run is in: n steps from first, growing by growth. */
@@ -139,11 +142,11 @@ kvt_ticks kvt_costs_decode_run(const struct kvt_costs *costs, int32_t batch, int
 /* The smallest k in 1..n whose series reaches time; the caller knows that n does. The root of the
  * quadratic is off by a few ulp at most, so the correction is one or two looks; it doubles its
  * stride so that it ends soon even where the doubles were poor. */
-static int64_t series_reach(kvt_ticks first, int64_t growth, int64_t n, kvt_i128 time)
+static int64_t series_reach(kvt_ticks first, int64_t growth, int64_t n, kvt_ticks time)
 {
     double a = (double)first - 0.5 * (double)growth, t = (double)time;
     double root = a + sqrt(a * a + 2.0 * (double)growth * t);
-    double guess = root > 0.0 ? ceil(2.0 * t / root) : 1.0;
+    double guess = root > 0.0 ? 2.0 * t / root + 1.0 : 1.0; /* cut off below: rounds up */
     int64_t k = guess >= (double)n ? n : guess < 1.0 ? 1 : (int64_t)guess;
     int64_t low = 0, high = n; /* low does not reach, high does */
     for (int64_t stride = 1; high - low > 1; stride *= 2) {
@@ -168,7 +171,7 @@ int64_t kvt_costs_steps_until(const struct kvt_costs *costs, int32_t batch, int6
     kvt_assert(context >= 0);
     kvt_assert(limit >= 1);
     kvt_assert(limit <= KVT_COSTS_STEPS_MAX);
-    kvt_i128 rest = time;
+    kvt_ticks rest = time;
     int64_t done = 0;
     int32_t segment = row_segment(row, context);
     if (rest <= 0)
@@ -182,7 +185,7 @@ int64_t kvt_costs_steps_until(const struct kvt_costs *costs, int32_t batch, int6
         done += s.steps;
         if (done == limit)
             return limit;
-        rest -= sum;
+        rest -= (kvt_ticks)sum; /* sum < rest */
         context += s.steps * batch;
         windowed += s.steps * windowed_growth;
         segment += 1;
