@@ -520,7 +520,7 @@ enum kvt_status kvt_des_finish(struct kvt_des *engine, bool interrupted, struct 
             value[gauge] = series->value[gauge];
         kvt_series_set(series, engine->now, value);
     }
-    kvt_core_validate(core);
+    kvt_core_audit(core);
     if (interrupted || core->live == 0)
         return KVT_OK;
     for (int32_t r = 0; r < core->request_count; r++) {

@@ -132,8 +132,11 @@ void kvt_core_cancel(struct kvt_core *core, int32_t r);
 /* Whether request r could ever be served; otherwise what it would need and what there is. */
 bool kvt_core_can_serve(const struct kvt_core *core, int32_t r, int64_t *need, int64_t *have);
 
+/* Assert that no request and no page is lost. O(replicas): at the end of every run. */
+void kvt_core_audit(const struct kvt_core *core);
+
 /* Assert every invariant of every part. O(everything): for --paranoid and tests. */
-void kvt_core_validate(const struct kvt_core *core);
+void kvt_core_validate(struct kvt_core *core);
 
 /* --- for the files of this folder ----------------------------------------------------------- */
 

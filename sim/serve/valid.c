@@ -1,33 +1,41 @@
 /* The invariants of the serving core, checked from scratch: --paranoid and tests. */
 #include "sim/serve/core.h"
 
-/* Pages that requests hold on a replica add up to what its pool says is held. */
-static void validate_holdings(const struct kvt_core *core, const struct kvt_replica *replica)
+/* Pages that requests hold on each replica add up to what its pool says is held. */
+static void validate_holdings(const struct kvt_core *core, struct kvt_replica *replicas)
 {
-    int64_t own = 0, shared = 0;
+    for (int32_t i = 0; i < core->replica_count; i++)
+        replicas[i].audit = 0;
     for (int32_t r = 0; r < core->request_count; r++) {
         const struct kvt_request *request = &core->requests[r];
-        bool decode = replica->spec.role == KVT_ROLE_DECODE;
-        if ((decode ? request->decode_replica : request->replica) != replica->id)
-            continue;
-        const struct kvt_holding *holding = decode ? &request->away : &request->home;
-        kvt_assert(holding->fences >= 0);
-        kvt_assert(holding->shared <= holding->pages);
-        /* A running member's pages follow from its context; a named pool keeps count as well. */
-        int32_t pages = holding->pages;
-        bool member = request->state == KVT_REQUEST_RUNNING &&
-                      (decode || request->decode_replica == KVT_NONE);
-        if (member && !replica->pages.named)
-            pages = kvt_pages_for(replica, kvt_batch_context(&replica->batch, r));
-        own += pages - holding->shared;
+        for (int side = 0; side < 2; side++) {
+            int32_t id = side == 0 ? request->replica : request->decode_replica;
+            if (id == KVT_NONE)
+                continue;
+            struct kvt_replica *replica = &replicas[id];
+            const struct kvt_holding *holding = side == 0 ? &request->home : &request->away;
+            kvt_assert(holding->fences >= 0);
+            kvt_assert(holding->shared <= holding->pages);
+            /* A running member's pages follow from its context; named pools keep count as well. */
+            bool member = request->state == KVT_REQUEST_RUNNING &&
+                          (side == 1 || request->decode_replica == KVT_NONE);
+            int32_t pages = holding->pages;
+            if (member && !replica->pages.named)
+                pages = kvt_pages_for(replica, kvt_batch_context(&replica->batch, r));
+            replica->audit += pages - holding->shared;
+        }
     }
-    if (replica->spec.prefix_cache)
-        for (int32_t page = 0; page < replica->pages.total; page++)
-            shared += replica->prefix.locks[page] > 0;
-    kvt_assert(own + shared == replica->pages.held);
+    for (int32_t i = 0; i < core->replica_count; i++) {
+        const struct kvt_replica *replica = &replicas[i];
+        int64_t shared = 0;
+        if (replica->spec.prefix_cache)
+            for (int32_t page = 0; page < replica->pages.total; page++)
+                shared += replica->prefix.locks[page] > 0;
+        kvt_assert(replica->audit + shared == replica->pages.held);
+    }
 }
 
-void kvt_core_validate(const struct kvt_core *core)
+void kvt_core_audit(const struct kvt_core *core)
 {
     int64_t live = 0;
     for (int32_t tenant = 0; tenant < core->tenants; tenant++) {
@@ -36,11 +44,21 @@ void kvt_core_validate(const struct kvt_core *core)
     }
     kvt_assert(live == core->live);
     for (int32_t i = 0; i < core->replica_count; i++) {
+        const struct kvt_pages *pages = &core->replicas[i].pages;
+        kvt_assert(pages->free + pages->held + pages->cached + pages->quarantined == pages->total);
+        kvt_assert(core->live > 0 || pages->held == 0);
+    }
+}
+
+void kvt_core_validate(struct kvt_core *core)
+{
+    kvt_core_audit(core);
+    for (int32_t i = 0; i < core->replica_count; i++) {
         const struct kvt_replica *replica = &core->replicas[i];
         kvt_assert(kvt_pages_is_valid(&replica->pages));
         kvt_assert(kvt_batch_is_valid(&replica->batch));
         if (replica->spec.prefix_cache)
             kvt_assert(kvt_prefix_is_valid(&replica->prefix));
-        validate_holdings(core, replica);
     }
+    validate_holdings(core, core->replicas);
 }
