@@ -160,11 +160,6 @@ static kvt_ticks run_time(const struct kvt_costs *costs, const struct kvt_run *r
                                 steps);
 }
 
-static bool is_plain_decode(const struct kvt_step *step)
-{
-    return step->chunk_count == 0 && step->copied_tokens == 0;
-}
-
 static kvt_ticks step_time(const struct kvt_costs *costs, const struct kvt_step *step)
 {
     struct kvt_step_load load = {
@@ -219,7 +214,8 @@ static void settle(struct kvt_des *engine, int32_t replica)
     const struct kvt_replica *state = &engine->core.replicas[replica];
     struct kvt_run done = *run;
     done.steps = ended;
-    kvt_ticks first_end = run->start + run_time(costs, run, 1);
+    kvt_ticks first_end =
+        run->start + kvt_costs_decode(costs, run->decodes, run->context, run->windowed);
     kvt_ticks end = run->start + run_time(costs, run, ended);
     kvt_observe_run(&engine->observer, &engine->core, replica, costs, &done,
                     &state->steps[state->oldest], first_end, end);
@@ -254,8 +250,7 @@ static void start_step(struct kvt_des *engine, int32_t replica)
                                  .growing = step->growing,
                                  .context = step->context,
                                  .windowed = step->windowed};
-    kvt_ticks time =
-        is_plain_decode(step) ? run_time(costs, &lane->run, steps) : step_time(costs, step);
+    kvt_ticks time = steps > 1 ? run_time(costs, &lane->run, steps) : step_time(costs, step);
     lane->end = engine->now + time;
     kvt_assert(time > 0 && lane->end > engine->now);
     kvt_timeline_set(&engine->timeline, slot, lane->end);
@@ -423,7 +418,9 @@ static void step_end(struct kvt_des *engine, int32_t replica)
         const struct kvt_step *step = &state->steps[state->oldest];
         const struct kvt_run *run = &lane->run;
         kvt_ticks first_end =
-            run->steps == 1 ? lane->end : run->start + run_time(costs_of(engine, replica), run, 1);
+            run->steps == 1 ? lane->end
+                            : run->start + kvt_costs_decode(costs_of(engine, replica), run->decodes,
+                                                            run->context, run->windowed);
         kvt_core_extend(core, replica, run->steps - 1);
         kvt_observe_run(&engine->observer, core, replica, costs_of(engine, replica), run, step,
                         first_end, lane->end);
@@ -431,8 +428,7 @@ static void step_end(struct kvt_des *engine, int32_t replica)
         lane->steps += run->steps;
         lane->running = false;
         kvt_core_commit(core, replica, run->steps);
-        /* Its own wakes say nothing new: it plans right below. */
-        kvt_timeline_set(&engine->timeline, step_slot(engine, replica), engine->now);
+        /* Its own wakes say nothing new: its slot still shows the present time. */
         carry_out(engine);
     }
     start_step(engine, replica);
@@ -521,8 +517,13 @@ enum kvt_status kvt_des_finish(struct kvt_des *engine, bool interrupted, struct 
         kvt_series_set(series, engine->now, value);
     }
     kvt_core_audit(core);
-    if (interrupted || core->live == 0)
+    if (interrupted)
         return KVT_OK;
+    if (core->live == 0) {
+        for (int32_t i = 0; i < core->replica_count; i++)
+            kvt_assert(core->replicas[i].pages.held == 0); /* no page is lost */
+        return KVT_OK;
+    }
     for (int32_t r = 0; r < core->request_count; r++) {
         const struct kvt_request *request = &core->requests[r];
         if (request->state != KVT_REQUEST_FUTURE && request->state < KVT_REQUEST_COMPLETED)

@@ -22,6 +22,7 @@ enum kvt_status kvt_batch_init(struct kvt_batch *batch, struct kvt_arena *arena,
         KVT_TRY(kvt_arena_get(arena, slots, sizeof(struct kvt_step_entry), what,
                               &batch->outgrow.entries, err));
     KVT_TRY(kvt_arena_get(arena, phases, sizeof(int32_t), what, &batch->phase_count, err));
+    KVT_TRY(kvt_arena_get(arena, (phases + 63) / 64, 8, what, &batch->phase_used, err));
     KVT_TRY(kvt_arena_get(arena, phases, sizeof(int32_t), what, &batch->phase_first, err));
     KVT_TRY(kvt_arena_get(arena, phases, sizeof(int32_t), what, &batch->phase_last, err));
     for (size_t phase = 0; phase < phases; phase++)
@@ -122,6 +123,7 @@ static void phase_add(struct kvt_batch *batch, int32_t phase, int32_t r)
         batch->phase_first[phase] = r;
     batch->phase_last[phase] = r;
     batch->phase_count[phase]++;
+    batch->phase_used[phase / 64] |= UINT64_C(1) << (phase % 64);
 }
 
 static void phase_remove(struct kvt_batch *batch, int32_t phase, int32_t r)
@@ -136,7 +138,8 @@ static void phase_remove(struct kvt_batch *batch, int32_t phase, int32_t r)
         requests[next].phase_prev = prev;
     else
         batch->phase_last[phase] = prev;
-    batch->phase_count[phase]--;
+    if (--batch->phase_count[phase] == 0)
+        batch->phase_used[phase / 64] &= ~(UINT64_C(1) << (phase % 64));
 }
 
 void kvt_batch_join(struct kvt_batch *batch, int32_t r)
@@ -195,17 +198,37 @@ void kvt_batch_plan(struct kvt_batch *batch, int64_t k)
     }
 }
 
+/* Members in the phases low..high. */
+static int64_t phases_sum(const struct kvt_batch *batch, int32_t low, int32_t high)
+{
+    int64_t members = 0;
+    for (int32_t word = low / 64; word <= high / 64; word++) {
+        uint64_t used = batch->phase_used[word];
+        if (word == low / 64)
+            used &= UINT64_MAX << (low % 64);
+        if (word == high / 64)
+            used &= UINT64_MAX >> (63 - high % 64);
+        for (; used != 0; used &= used - 1)
+            members += batch->phase_count[64 * word + __builtin_ctzll(used)];
+    }
+    return members;
+}
+
 int64_t kvt_batch_demand(const struct kvt_batch *batch, int64_t k)
 {
+    if (k == 1)
+        return batch->phase_count[phase_needing(batch, 0)];
     int64_t rounds = k / batch->page_tokens;
     int64_t pages = rounds * batch->members.count;
-    int64_t rest = k - rounds * batch->page_tokens;
-    int32_t phase = phase_needing(batch, 0);
-    for (int64_t i = 0; i < rest; i++) {
-        pages += batch->phase_count[phase];
-        phase = phase == 0 ? batch->page_tokens - 1 : phase - 1;
-    }
-    return pages;
+    int32_t rest = (int32_t)(k - rounds * batch->page_tokens);
+    if (rest == 0 || batch->members.count == 0)
+        return pages;
+    /* The phases in need go down by one a step, from this one, and start over at the top. */
+    int32_t high = phase_needing(batch, 0), low = high - rest + 1;
+    if (low >= 0)
+        return pages + phases_sum(batch, low, high);
+    return pages + phases_sum(batch, 0, high) +
+           phases_sum(batch, low + batch->page_tokens, batch->page_tokens - 1);
 }
 
 int32_t kvt_batch_first_needing(const struct kvt_batch *batch)

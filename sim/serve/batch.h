@@ -15,7 +15,7 @@
  * a member's context grows out of it, and windowed = sum of min(context, window).
  *
  * Ties finish in the order of joining. Cost: O(log members) to join or leave, O(1) per step or run
- * of steps, O(min(k, page_tokens)) for the pages of k steps.
+ * of steps, O(phases in use among the next k) for the pages of k steps.
  */
 #ifndef KVT_SERVE_BATCH_H
 #define KVT_SERVE_BATCH_H
@@ -43,7 +43,8 @@ struct kvt_batch {
     int32_t sequence;         /* joins so far */
     struct kvt_queue members; /* in the order of joining */
     struct kvt_step_heap finish, outgrow;
-    int32_t *phase_count;              /* [page_tokens] */
+    int32_t *phase_count; /* [page_tokens] */
+    uint64_t *phase_used; /* bit p of [page_tokens / 64, rounded up]: phase p has members */
     int32_t *phase_first, *phase_last; /* [page_tokens], in the order of joining */
 };
 

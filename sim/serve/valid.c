@@ -46,7 +46,6 @@ void kvt_core_audit(const struct kvt_core *core)
     for (int32_t i = 0; i < core->replica_count; i++) {
         const struct kvt_pages *pages = &core->replicas[i].pages;
         kvt_assert(pages->free + pages->held + pages->cached + pages->quarantined == pages->total);
-        kvt_assert(core->live > 0 || pages->held == 0);
     }
 }
 
