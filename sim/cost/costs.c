@@ -139,7 +139,6 @@ kvt_ticks kvt_costs_decode_run(const struct kvt_costs *costs, int32_t batch, int
         steps -= s.steps;
         context += s.steps * batch;
         windowed += s.steps * windowed_growth;
-        segment += 1;
         while (segment + 1 < row->segments && row->start[segment + 1] <= context)
             segment += 1;
     }
@@ -195,7 +194,6 @@ int64_t kvt_costs_steps_until(const struct kvt_costs *costs, int32_t batch, int6
         rest -= (kvt_ticks)sum; /* sum < rest */
         context += s.steps * batch;
         windowed += s.steps * windowed_growth;
-        segment += 1;
         while (segment + 1 < row->segments && row->start[segment + 1] <= context)
             segment += 1;
     }
