@@ -39,6 +39,13 @@ void kvt_reproduced_free(struct kvt_reproduced_list *list);
 enum kvt_status kvt_reproduced_print(const struct kvt_reproduced_list *list, bool published,
                                      enum kvt_cli_format format, struct kvt_err *err);
 
+/* Run the load of a published file once and fill the row's prediction. */
+struct kvt_config;
+struct kvt_config_result;
+enum kvt_status kvt_reproduce_serving(const struct kvt_config *config,
+                                      const struct kvt_config_result *result,
+                                      struct kvt_reproduced *row, struct kvt_err *err);
+
 /* Add the rows of a capacity table (form of truth/capacity.csv). */
 enum kvt_status kvt_reproduce_capacity(const char *path, struct kvt_reproduced_list *list,
                                        struct kvt_err *err);

@@ -1,7 +1,7 @@
 /*
  * reproduce_published.c - the rows that files of configs/published carry
  *
- * Metrics of capacity come from the ledger. Metrics of serving need a simulated run per row.
+ * Metrics of capacity come from the ledger, all others from a run (reproduce_serving.c).
  */
 #include <dirent.h>
 #include <math.h>
@@ -118,8 +118,7 @@ static enum kvt_status add_row(const struct kvt_config *config, const char *name
     row->observed = result->value;
     if (metric_index(result->metric) >= 0)
         return add_capacity(config, result, row, err);
-    snprintf(row->reason, sizeof row->reason, "needs a simulated run");
-    return KVT_OK;
+    return kvt_reproduce_serving(config, result, row, err);
 }
 
 static enum kvt_status add_file(const char *path, struct kvt_reproduced_list *list,

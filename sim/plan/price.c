@@ -34,7 +34,6 @@ static struct kvt_step_shape shape_of(const struct kvt_config *config, enum kvt_
     return (struct kvt_step_shape){
         .kv = plan->memory.kv,
         .layout = plan->want.layout,
-        .draft_tokens = (int32_t)plan->want.draft_tokens,
         .tag_page_tokens = each_step ? (int32_t)plan->memory.page_tokens : 0,
         .skew = -1,
     };
@@ -56,6 +55,11 @@ enum kvt_status kvt_price_role(const struct kvt_config *config, enum kvt_role ro
 {
     struct kvt_calibration calibration;
     KVT_TRY(load_calibration(config, role, plan, talk, &calibration, err));
+    if (talk != NULL && plan->want.draft_tokens > 0)
+        fprintf(talk,
+                "kvtwin: warning: %s: draft_tokens takes memory, but steps are run and "
+                "priced without speculative decoding\n",
+                kvt_role_names[role]);
     snprintf(calibration_name, 64, "%s", calibration.name);
     struct kvt_step_shape shape = shape_of(config, role, plan);
     enum kvt_status status = kvt_costs_freeze(costs, arena, &plan->model, &plan->gpu, &calibration,

@@ -1,5 +1,8 @@
 /*
  * price.h - what a role's steps cost: from its config and calibration to a frozen table
+ *
+ * Speculative decoding (draft_tokens) counts in memory only: how many drafted tokens are accepted
+ * is not modelled yet, so steps are priced, and run, one token a request. A warning says so.
  */
 #ifndef KVT_PLAN_PRICE_H
 #define KVT_PLAN_PRICE_H
