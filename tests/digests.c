@@ -77,6 +77,7 @@ int main(int argc, char **argv)
     uint64_t first = strtoull(argv[at], NULL, 10), count = strtoull(argv[at + 1], NULL, 10);
     int wrong = 0;
     signal(SIGABRT, on_abort);
+    setvbuf(stdout, NULL, _IOLBF, 0);
     for (uint64_t i = 0; i < count; i++) {
         world_draw(&world, first + i);
         if (compare)

@@ -5,6 +5,8 @@
     X(pages)            \
     X(prefix)           \
     X(batch)            \
+    X(policy)           \
+    X(handoff)          \
     X(des)              \
     X(config)           \
     X(config_errors)    \

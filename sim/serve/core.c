@@ -3,8 +3,6 @@
 #include "sim/serve/handoff.h"
 #include "sim/serve/router.h"
 
-#define CLIP_NEW_TOKENS 4096 /* growth that sglang allows for at admission, at most */
-
 static enum kvt_status replicas_init(struct kvt_core *core, struct kvt_arena *arena,
                                      const struct kvt_core_spec *spec, struct kvt_err *err)
 {
@@ -85,15 +83,13 @@ static bool fits_role(const struct kvt_core *core, enum kvt_role role, const str
     const struct kvt_replica *replica = &core->replicas[core->pools[role].first];
     int64_t page = replica->spec.page_tokens;
     int64_t output = role == KVT_ROLE_PREFILL ? 1 : r->output;
-    int64_t clipped = output < CLIP_NEW_TOKENS ? output : CLIP_NEW_TOKENS;
     *have = (int64_t)replica->pages.total * page;
     *need = r->input + output; /* the most it will ever hold, plus what admission wants beside it */
     if (role == KVT_ROLE_DECODE) {
         int64_t fill = r->input + (int64_t)replica->spec.reserved_decode_tokens;
         *need = fill > *need ? fill : *need;
     } else if (replica->spec.engine == KVT_ENGINE_SGLANG) {
-        int64_t admitted = r->input + output + clipped + page + 1;
-        *need = role == KVT_ROLE_PREFILL ? r->input + clipped + page + 1 : admitted;
+        *need += page + 1; /* prompt, outputs before a retraction and outputs after it: the same */
     }
     *need = (*need + page - 1) / page * page;
     if (r->input + r->output > replica->spec.max_model_len) {
