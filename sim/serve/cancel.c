@@ -33,6 +33,18 @@ static void leave_batch(struct kvt_core *core, struct kvt_replica *replica, int3
     kvt_core_effect(core, KVT_EFFECT_WAKE, replica->id, r, 0);
 }
 
+/* Whoever stood behind r may fit where r did not. */
+static void leave_queue(struct kvt_core *core, struct kvt_replica *replica, struct kvt_queue *queue,
+                        int32_t r)
+{
+    bool head = queue->head == r;
+    kvt_queue_remove(queue, core->requests, r);
+    if (!head)
+        return;
+    replica->blocked = false;
+    kvt_replica_wake(core, replica, r);
+}
+
 void kvt_core_cancel(struct kvt_core *core, int32_t r)
 {
     struct kvt_request *request = &core->requests[r];
@@ -49,10 +61,10 @@ void kvt_core_cancel(struct kvt_core *core, int32_t r)
     request->state = KVT_REQUEST_ABORTED;
     switch (state) {
     case KVT_REQUEST_RESERVING:
-        kvt_queue_remove(&away->reserving, core->requests, r);
+        leave_queue(core, away, &away->reserving, r);
         break;
     case KVT_REQUEST_WAITING:
-        kvt_queue_remove(&home->waiting, core->requests, r);
+        leave_queue(core, home, &home->waiting, r);
         break;
     case KVT_REQUEST_PREFILL:
         leave_prefill(core, home, r);
@@ -61,7 +73,7 @@ void kvt_core_cancel(struct kvt_core *core, int32_t r)
         kvt_queue_remove(&away->ready, core->requests, r);
         break;
     case KVT_REQUEST_RETRACTED:
-        kvt_queue_remove(&away->retracted, core->requests, r);
+        leave_queue(core, away, &away->retracted, r);
         break;
     case KVT_REQUEST_RUNNING:
         request->state = KVT_REQUEST_RUNNING; /* until it has left */
