@@ -16,7 +16,9 @@ static int64_t expected_growth(const struct kvt_core *core, const struct kvt_rep
     if (core->output_max > CLIP_NEW_TOKENS) {
         left = 0;
         for (int32_t r = batch->members.head; r != KVT_NONE; r = core->requests[r].next) {
-            int64_t own = core->requests[r].output - kvt_batch_generated(batch, r);
+            const struct kvt_request *request = &core->requests[r];
+            int64_t own = /* as `remaining` counts it */
+                request->joined + request->output - request->generated - batch->committed;
             left += own < CLIP_NEW_TOKENS ? own : CLIP_NEW_TOKENS;
         }
     }
