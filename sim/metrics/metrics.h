@@ -81,7 +81,7 @@ enum kvt_gauge { KVT_GAUGE_RUNNING, KVT_GAUGE_WAITING, KVT_GAUGE_PAGES, KVT_GAUG
 struct kvt_series {
     int32_t points, used; /* points is even; used points have been reached, the last one partly */
     kvt_ticks width;      /* of one point: a power of two of ticks */
-    kvt_ticks edge;       /* == used * width: where the last point ends */
+    kvt_ticks edge;       /* used * width, at most KVT_NEVER: where the last point ends */
     kvt_ticks since;      /* gauges are integrated up to here */
     int64_t value[KVT_GAUGE_COUNT];    /* from `since` on */
     kvt_i128 current[KVT_GAUGE_COUNT]; /* integral over the last point so far */

@@ -15,6 +15,12 @@ enum kvt_status kvt_series_init(struct kvt_series *series, struct kvt_arena *are
                          "time series points", &series->integral, err);
 }
 
+/* Where the last point ends, as far as time goes. */
+static kvt_ticks edge_of(const struct kvt_series *series)
+{
+    return series->used > KVT_NEVER / series->width ? KVT_NEVER : series->used * series->width;
+}
+
 /* Twice the width, half the points. The last point need not be complete: where it is the second of
  * its pair, the first one joins it in current. */
 static void series_merge(struct kvt_series *series)
@@ -29,10 +35,10 @@ static void series_merge(struct kvt_series *series)
         if (is_second)
             series->current[g] += integral[2 * pairs * KVT_GAUGE_COUNT + g];
     }
-    kvt_assert(series->width <= KVT_NEVER / 4 / series->points);
+    kvt_assert(series->width < KVT_NEVER / 2);
     series->width *= 2;
     series->used = pairs + 1;
-    series->edge = series->used * series->width;
+    series->edge = edge_of(series);
 }
 
 /* Integrate to the end of the last point, store it, and begin the next. */
@@ -47,7 +53,7 @@ static void series_advance(struct kvt_series *series)
     }
     series->since = series->edge;
     series->used++;
-    series->edge += series->width;
+    series->edge = edge_of(series);
 }
 
 void kvt_series_cross(struct kvt_series *series, kvt_ticks time)
@@ -65,7 +71,7 @@ double kvt_series_mean(const struct kvt_series *series, int32_t point, enum kvt_
     if (point < series->used - 1)
         return (double)series->integral[point * KVT_GAUGE_COUNT + (int32_t)gauge] /
                (double)series->width;
-    kvt_ticks passed = series->since - (series->edge - series->width);
+    kvt_ticks passed = series->since - (series->used - 1) * series->width;
     return passed == 0 ? (double)series->value[gauge]
                        : (double)series->current[gauge] / (double)passed;
 }
