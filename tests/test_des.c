@@ -92,6 +92,35 @@ static void every_invariant_holds_after_every_step(void)
     }
 }
 
+/* Steps of a day, from day 100 on: the clock ends on day 104, and a run must say so, after the same
+ * steps whether they are jumped over or not. */
+static void time_that_is_out_of_reach_is_a_limit(void)
+{
+    const kvt_ticks day = 24 * 3600 * KVT_TICKS_PER_S;
+    uint64_t seed = 1;
+    for (world_draw(&world, seed); world.spec.core.roles[KVT_ROLE_SERVE] == NULL; seed++)
+        world_draw(&world, seed);
+    world.spec.core.request_count = 1;
+    world.spec.until = KVT_NEVER;
+    world.spec.concurrency = 0;
+    world.spec.core.prefill_only = false;
+    world.roles[KVT_ROLE_SERVE].pages = 1000000;
+    world.cancels = 0;
+    world.arrival[0] = 100 * day;
+    world.input[0] = 1;
+    world.output[0] = 50;
+    for (int32_t b = 1; b <= world.costs[KVT_ROLE_SERVE].batch_max; b++)
+        world.rows[KVT_ROLE_SERVE][b] = (struct kvt_cost_row){.base = day, .segments = 1};
+    struct world_outcome macro, exact;
+    world_run(&world, false, false, &macro);
+    world_run(&world, true, false, &exact);
+    CHECK_I64(macro.status, KVT_ELIMIT, "a limit");
+    CHECK_HOLDS(macro.err.text, "ran out after 104 days with 1 requests left", "says which");
+    const char *difference = world_difference(&macro, &exact);
+    CHECK_NOTE(difference == NULL, difference);
+    CHECK_I64(macro.end / day, 104, "the last step that ends");
+}
+
 /* The worlds must reach what they are there for: pressure, prefixes, ties, aborts. */
 static void the_worlds_are_wild(void)
 {
@@ -119,6 +148,7 @@ const struct check_test check_des[] = {
     {"a macro-step equals its steps, to the last bit", a_macro_step_equals_its_steps, false},
     {"a log changes nothing", a_log_changes_nothing, false},
     {"every invariant holds after every step", every_invariant_holds_after_every_step, false},
+    {"time that is out of reach is a limit", time_that_is_out_of_reach_is_a_limit, false},
     {"ten times as many worlds agree", many_worlds, true},
     {"the worlds are wild", the_worlds_are_wild, false},
     {NULL, NULL, false},

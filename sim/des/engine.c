@@ -19,6 +19,12 @@ static int32_t step_slot(const struct kvt_des *engine, int32_t replica)
     return SLOT_REPLICAS + engine->core.replica_count + replica;
 }
 
+/* A time that is out of reach (past 104 days) never comes. */
+static kvt_ticks later(kvt_ticks now, kvt_ticks duration)
+{
+    return duration < KVT_NEVER - now ? now + duration : KVT_NEVER;
+}
+
 /* ---- delays ------------------------------------------------------------------------------- */
 
 static enum kvt_status delay_init(struct kvt_delay *delay, struct kvt_arena *arena, int32_t most,
@@ -251,13 +257,19 @@ static void start_step(struct kvt_des *engine, int32_t replica)
                                  .context = step->context,
                                  .windowed = step->windowed};
     kvt_ticks time = steps > 1 ? run_time(costs, &lane->run, steps) : step_time(costs, step);
-    lane->end = engine->now + time;
+    if (time >= KVT_NEVER - engine->now && steps > 1) { /* as many as time has room for */
+        int64_t over = kvt_costs_steps_until(costs, step->decodes, step->context, step->windowed,
+                                             step->growing, steps, KVT_NEVER - engine->now);
+        lane->run.steps = over > 1 ? over - 1 : 1;
+        time = run_time(costs, &lane->run, lane->run.steps);
+    }
+    lane->end = later(engine->now, time);
     kvt_assert(time > 0 && lane->end > engine->now);
     kvt_timeline_set(&engine->timeline, slot, lane->end);
     if (state->spec.role == KVT_ROLE_PREFILL && has_link(engine) &&
         engine->spec.link.stream == KVT_STREAM_BY_LAYER)
         kvt_timeline_set(&engine->timeline, layer_slot(replica),
-                         engine->now + time / engine->spec.link.layers);
+                         later(engine->now, time / engine->spec.link.layers));
 }
 
 /* ---- transfers ---------------------------------------------------------------------------- */
@@ -319,7 +331,7 @@ static void flows_end(struct kvt_des *engine)
 {
     for (int32_t r = kvt_link_take_ended(&engine->link, engine->now); r >= 0;
          r = kvt_link_take_ended(&engine->link, engine->now))
-        delay_put(&engine->deliveries, r, engine->now + engine->spec.link.latency);
+        delay_put(&engine->deliveries, r, later(engine->now, engine->spec.link.latency));
     kvt_timeline_set(&engine->timeline, SLOT_DELIVERY, delay_next(&engine->deliveries));
     link_changed(engine);
 }
@@ -330,7 +342,7 @@ static void client_returns(struct kvt_des *engine)
 {
     if (engine->spec.concurrency == 0)
         return;
-    delay_put(&engine->returns, 0, engine->now + engine->spec.think);
+    delay_put(&engine->returns, 0, later(engine->now, engine->spec.think));
     schedule_arrival(engine);
 }
 
@@ -345,7 +357,7 @@ static void transfer_cut(struct kvt_des *engine, int32_t r)
     /* Nothing of it is on the link (whole, or between two pieces that never came): it is over. */
     if (delay_holds(&engine->deliveries, r) || delay_holds(&engine->acknowledgements, r))
         return;
-    delay_put(&engine->deliveries, r, engine->now + engine->spec.link.latency);
+    delay_put(&engine->deliveries, r, later(engine->now, engine->spec.link.latency));
     kvt_timeline_set(&engine->timeline, SLOT_DELIVERY, delay_next(&engine->deliveries));
 }
 
@@ -364,7 +376,7 @@ static void carry_out(struct kvt_des *engine)
             break;
         case KVT_EFFECT_ACK:
             delay_put(&engine->acknowledgements, effect.request,
-                      engine->now + engine->spec.link.latency);
+                      later(engine->now, engine->spec.link.latency));
             kvt_timeline_set(&engine->timeline, SLOT_ACKNOWLEDGEMENT,
                              delay_next(&engine->acknowledgements));
             break;
@@ -519,6 +531,11 @@ enum kvt_status kvt_des_finish(struct kvt_des *engine, bool interrupted, struct 
     kvt_core_audit(core);
     if (interrupted)
         return KVT_OK;
+    for (int32_t i = 0; i < core->replica_count; i++)
+        if (engine->lanes[i].running)
+            return kvt_err_set(err, KVT_ELIMIT,
+                               "simulated time ran out after 104 days with %lld requests left",
+                               (long long)core->live);
     if (core->live == 0) {
         for (int32_t i = 0; i < core->replica_count; i++)
             kvt_assert(core->replicas[i].pages.held == 0); /* no page is lost */

@@ -55,7 +55,7 @@ static void share(struct kvt_link *link)
                                            link->room[tightest] / link->users[tightest]))
                 tightest = port;
         int64_t each = link->room[tightest] / link->users[tightest];
-        if (each == 0)
+        if (each < 1)
             each = 1; /* more flows than bytes a microsecond: crawl, but never stop */
         for (int32_t i = 0; i < link->count; i++) {
             struct kvt_flow *flow = &link->flows[i];
@@ -125,10 +125,9 @@ kvt_ticks kvt_link_next(const struct kvt_link *link)
         const struct kvt_flow *flow = &link->flows[i];
         if (flow->left == 0 && !flow->last)
             continue; /* dry: waits for bytes */
-        kvt_ticks end = link->now;
-        if (flow->left > 0)
-            end += (flow->left + flow->rate - 1) / flow->rate;
-        next = end < next ? end : next;
+        kvt_ticks rest = flow->left > 0 ? (flow->left + flow->rate - 1) / flow->rate : 0;
+        if (rest < next - link->now)
+            next = link->now + rest;
     }
     return next;
 }
