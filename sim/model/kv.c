@@ -1,6 +1,7 @@
 #include "sim/model/kv.h"
 
 #include "sim/base/assert.h"
+#include "sim/base/ticks.h"
 
 #define SCALE_GROUP 128 /* values per fp32 scale, in scaled fp8 slots and index slots */
 #define NVFP4_GROUP 16  /* values per scale byte */
@@ -79,49 +80,71 @@ static int64_t layer_charge(const struct kvt_attention *a, const struct kvt_kv_w
     return stored - latent_bytes(a, KVT_KV_FP8_SCALED) + latent_bytes(a, KVT_KV_FP8_PLAIN);
 }
 
+/* Of a model's bytes, those of the fullest pipeline stage. */
+static int64_t stage_bytes(const struct kvt_model *model, const struct kvt_kv_want *want,
+                           int64_t bytes)
+{
+    return kvt_muldiv_ceil(bytes, ceil_div(model->layers, want->layout.pp), model->layers);
+}
+
+/* A draft layer attends like the MTP layer, or like the last layer where the model has none. */
+static const struct kvt_attention *draft_attention(const struct kvt_model *model)
+{
+    if (model->mtp_layers > 0)
+        return &model->mtp.attention;
+    return &model->groups[model->group_count - 1].attention;
+}
+
+static void slot_add(struct kvt_kv_slot *slot, const struct kvt_attention *a,
+                     const struct kvt_kv_want *want, int64_t layers)
+{
+    int64_t stored = kvt_kv_layer_bytes(a, want) * layers;
+    slot->stored_bytes += stored;
+    slot->charged_bytes += layer_charge(a, want) * layers;
+    if (a->window > 0)
+        slot->window_bytes += stored;
+    if (a->kind == KVT_ATTENTION_MLA)
+        slot->index_bytes += index_bytes(a, want->engine) * layers;
+}
+
 enum kvt_status kvt_kv_slot(const struct kvt_model *model, const struct kvt_kv_want *want,
                             struct kvt_kv_slot *slot, struct kvt_err *err)
 {
     *slot = (struct kvt_kv_slot){0};
-    for (int32_t g = 0; g <= model->group_count; g++) {
-        bool draft = g == model->group_count;
-        const struct kvt_layer_group *group = draft ? &model->mtp : &model->groups[g];
-        const struct kvt_attention *a = &group->attention;
-        int64_t layers = draft ? want->draft_layers : ceil_div(group->count, want->layout.pp);
-        if (layers == 0)
-            continue;
-        if (draft && a->kind == KVT_ATTENTION_NONE) /* a draft model of its own: like the last */
-            a = &model->groups[model->group_count - 1].attention;
+    for (int32_t g = 0; g < model->group_count; g++) {
+        const struct kvt_attention *a = &model->groups[g].attention;
         if (want->dtype == KVT_KV_FP8_SCALED && a->kind == KVT_ATTENTION_GQA)
             return kvt_err_set(err, KVT_ECONFIG,
                                "model %s: fp8-scaled is a layout of MLA; want bf16, fp8 or nvfp4 "
                                "for grouped-query attention",
                                model->name);
-        int64_t stored = kvt_kv_layer_bytes(a, want) * layers;
-        slot->stored_bytes += stored;
-        slot->charged_bytes += layer_charge(a, want) * layers;
-        if (a->window > 0)
-            slot->window_bytes += stored;
-        if (a->kind == KVT_ATTENTION_MLA)
-            slot->index_bytes += index_bytes(a, want->engine) * layers;
+        slot_add(slot, a, want, model->groups[g].count);
     }
+    slot->stored_bytes = stage_bytes(model, want, slot->stored_bytes);
+    slot->charged_bytes = stage_bytes(model, want, slot->charged_bytes);
+    slot->window_bytes = stage_bytes(model, want, slot->window_bytes);
+    slot->index_bytes = stage_bytes(model, want, slot->index_bytes);
+    slot_add(slot, draft_attention(model), want, want->draft_layers);
     if (slot->stored_bytes == 0)
         return kvt_err_set(err, KVT_ECONFIG, "model %s: no layer keeps KV", model->name);
     return KVT_OK;
+}
+
+static int64_t request_bytes(const struct kvt_attention *a, const struct kvt_kv_want *want,
+                             int64_t context)
+{
+    int64_t tokens = a->window > 0 && a->window < context ? a->window : context;
+    return kvt_kv_layer_bytes(a, want) * tokens;
 }
 
 int64_t kvt_kv_request_bytes(const struct kvt_model *model, const struct kvt_kv_want *want,
                              int64_t context)
 {
     int64_t bytes = 0;
-    for (int32_t g = 0; g <= model->group_count; g++) {
-        bool draft = g == model->group_count;
-        const struct kvt_layer_group *group = draft ? &model->mtp : &model->groups[g];
-        const struct kvt_attention *a = &group->attention;
-        int64_t layers = draft ? want->draft_layers : ceil_div(group->count, want->layout.pp);
-        int64_t tokens = a->window > 0 && a->window < context ? a->window : context;
-        bytes += kvt_kv_layer_bytes(a, want) * layers * tokens;
-    }
+    for (int32_t g = 0; g < model->group_count; g++)
+        bytes += request_bytes(&model->groups[g].attention, want, context) * model->groups[g].count;
+    bytes = stage_bytes(model, want, bytes) +
+            request_bytes(draft_attention(model), want, context) * want->draft_layers;
     return ceil_div(bytes, want->layout.dcp);
 }
 

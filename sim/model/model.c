@@ -97,9 +97,29 @@ static enum kvt_status check_group(const struct kvt_model *model,
     return check_rules(model->name, index, rules, sizeof rules / sizeof *rules, err);
 }
 
+/* Parameters of a group to within a factor of two; in floating point, so that it cannot overflow.
+ */
+static double rough_params(const struct kvt_model *model, const struct kvt_layer_group *group)
+{
+    const struct kvt_attention *a = &group->attention;
+    const struct kvt_mlp *mlp = &group->mlp;
+    double hidden = model->hidden;
+    double heads = (double)a->heads + (double)a->kv_heads;
+    double low = (double)a->q_lora + (double)a->kv_lora + (double)a->rope;
+    double width = heads * ((double)a->head_dim + (double)a->v_dim + (double)a->nope);
+    double index = (double)a->index_heads * (double)a->index_dim;
+    double inter = 3.0 * ((double)mlp->inter + (double)mlp->shared_inter +
+                          (double)mlp->experts * (double)mlp->expert_inter);
+    return (double)group->count * (hidden * (width + low + inter + index) + low * (width + index));
+}
+
+/* 100 T: beyond any model, and small enough that sums of bytes stay exact. */
+#define PARAMS_MAX 1e14
+
 enum kvt_status kvt_model_check(const struct kvt_model *model, struct kvt_err *err)
 {
     int64_t layers = 0;
+    double params = 2.0 * model->hidden * model->vocab;
     if (model->name[0] == '\0')
         return kvt_err_set(err, KVT_ECONFIG, "model: want a name");
     if (model->hidden < 1 || model->vocab < 1 || model->context_max < 1)
@@ -111,12 +131,17 @@ enum kvt_status kvt_model_check(const struct kvt_model *model, struct kvt_err *e
     for (int32_t g = 0; g < model->group_count; g++) {
         KVT_TRY(check_group(model, &model->groups[g], g, err));
         layers += model->groups[g].count;
+        params += rough_params(model, &model->groups[g]);
     }
     if (model->mtp_layers > 0)
         KVT_TRY(check_group(model, &model->mtp, model->group_count, err));
     if (layers != model->layers)
         return kvt_err_set(err, KVT_ECONFIG, "model %s: groups hold %lld layers, want %d",
                            model->name, (long long)layers, model->layers);
+    params += rough_params(model, &model->mtp);
+    if (!(params < PARAMS_MAX) || model->vision_params > (int64_t)PARAMS_MAX)
+        return kvt_err_set(err, KVT_ECONFIG, "model %s: want less than 1e14 parameters, got %.3g",
+                           model->name, params);
     if (layers > 100000)
         return kvt_err_set(err, KVT_ECONFIG, "model %s: want at most 100000 layers", model->name);
     return KVT_OK;

@@ -1,6 +1,7 @@
 #include "sim/model/weights.h"
 
 #include "sim/base/assert.h"
+#include "sim/base/ticks.h"
 
 #define X(name, text) text,
 const char *const kvt_weight_group_names[KVT_WEIGHT_GROUP_COUNT] = {KVT_WEIGHT_GROUPS(X)};
@@ -50,6 +51,7 @@ struct part {
 struct counter {
     struct kvt_weights *weights;
     const struct kvt_layout *layout;
+    int64_t stage, all; /* layers of the fullest pipeline stage, of the model */
     int64_t params, checkpoint_bytes, rank_bytes, active; /* since the last flush */
 };
 
@@ -71,17 +73,24 @@ static void add_vector(struct counter *counter, int64_t count)
     counter->rank_bytes += 2 * count;
 }
 
-/* Give what was added to a group, `layers` times over the model and `held` times on one GPU. */
-static void flush(struct counter *counter, enum kvt_weight_group group, int64_t layers,
-                  int64_t held)
+/* Give what was added to a group, `layers` times over the model and, of that, stage of all on the
+ * fullest GPU. */
+static void give(struct counter *counter, enum kvt_weight_group group, int64_t layers,
+                 int64_t stage, int64_t all)
 {
     struct kvt_weights *weights = counter->weights;
     weights->params[group] += counter->params * layers;
     weights->checkpoint_bytes[group] += counter->checkpoint_bytes * layers;
-    weights->rank_bytes[group] += counter->rank_bytes * held;
+    weights->rank_bytes[group] += kvt_muldiv_ceil(counter->rank_bytes * layers, stage, all);
     if (group != KVT_WEIGHT_GROUP_MTP && group != KVT_WEIGHT_GROUP_ABSORBED)
         weights->params_active += counter->active * layers;
     counter->params = counter->checkpoint_bytes = counter->rank_bytes = counter->active = 0;
+}
+
+/* Layers are spread evenly over the stages of a pipeline, each group like the whole. */
+static void flush(struct counter *counter, enum kvt_weight_group group, int64_t layers)
+{
+    give(counter, group, layers, counter->stage, counter->all);
 }
 
 static void add_mla(struct counter *counter, const struct kvt_layer_group *group, int64_t hidden)
@@ -231,29 +240,29 @@ static void add_attention(struct counter *counter, const struct kvt_layer_group 
 }
 
 static void count_group(struct counter *counter, const struct kvt_model *model,
-                        const struct kvt_layer_group *group, int64_t held)
+                        const struct kvt_layer_group *group)
 {
     int64_t layers = group->count;
     const struct kvt_mlp *mlp = &group->mlp;
     add_attention(counter, group, model->hidden);
-    flush(counter, KVT_WEIGHT_GROUP_ATTENTION, layers, held);
+    flush(counter, KVT_WEIGHT_GROUP_ATTENTION, layers);
     add_indexer(counter, group, model->hidden);
-    flush(counter, KVT_WEIGHT_GROUP_INDEXER, layers, held);
+    flush(counter, KVT_WEIGHT_GROUP_INDEXER, layers);
     add_router(counter, group, model->hidden);
-    flush(counter, KVT_WEIGHT_GROUP_ROUTER, layers, held);
+    flush(counter, KVT_WEIGHT_GROUP_ROUTER, layers);
     add_routed(counter, group, model->hidden);
-    flush(counter, KVT_WEIGHT_GROUP_ROUTED, layers, held);
+    flush(counter, KVT_WEIGHT_GROUP_ROUTED, layers);
     add_gated(counter, model->hidden, mlp->shared_inter, mlp->gated,
               group->dtype[KVT_MATRIX_SHARED_GATE_UP], group->dtype[KVT_MATRIX_SHARED_DOWN]);
-    flush(counter, KVT_WEIGHT_GROUP_SHARED, layers, held);
+    flush(counter, KVT_WEIGHT_GROUP_SHARED, layers);
     add_gated(counter, model->hidden, mlp->inter, mlp->gated, group->dtype[KVT_MATRIX_GATE_UP],
               group->dtype[KVT_MATRIX_DOWN]);
-    flush(counter, KVT_WEIGHT_GROUP_DENSE, layers, held);
+    flush(counter, KVT_WEIGHT_GROUP_DENSE, layers);
     add_vector(counter, (group->attention.kind != KVT_ATTENTION_NONE ? model->hidden : 0) +
                             (mlp->inter + mlp->experts > 0 ? model->hidden : 0));
-    flush(counter, KVT_WEIGHT_GROUP_NORM, layers, held);
+    flush(counter, KVT_WEIGHT_GROUP_NORM, layers);
     add_absorbed(counter, group);
-    flush(counter, KVT_WEIGHT_GROUP_ABSORBED, layers, held);
+    flush(counter, KVT_WEIGHT_GROUP_ABSORBED, layers);
 }
 
 /* A draft layer: two norms and a projection of (hidden, embedding), then a layer like the last. It
@@ -275,37 +284,33 @@ static void count_mtp(struct counter *counter, const struct kvt_model *model)
     add_gated(counter, hidden, group->mlp.inter, group->mlp.gated, group->dtype[KVT_MATRIX_GATE_UP],
               group->dtype[KVT_MATRIX_DOWN]);
     add_absorbed(counter, group);
-    flush(counter, KVT_WEIGHT_GROUP_MTP, model->mtp_layers, model->mtp_layers);
-}
-
-/* Layers of a group that the fullest pipeline stage holds: stages take equal runs of layers. */
-static int64_t stage_layers(int32_t count, int32_t pp)
-{
-    return ceil_div(count, pp);
+    give(counter, KVT_WEIGHT_GROUP_MTP, model->mtp_layers, 1, 1); /* all on the last stage */
 }
 
 void kvt_weights_count(const struct kvt_model *model, const struct kvt_layout *layout,
                        struct kvt_weights *weights)
 {
     *weights = (struct kvt_weights){0};
-    struct counter counter = {.weights = weights, .layout = layout};
+    struct counter counter = {.weights = weights,
+                              .layout = layout,
+                              .stage = ceil_div(model->layers, layout->pp),
+                              .all = model->layers};
     int32_t ranks = kvt_layout_attention_tp(layout);
     int64_t head = model->tied_embeddings ? 0 : model->vocab;
 
     add_matrix(&counter, &(struct part){model->vocab, model->hidden, 1, ranks, 0},
                KVT_WEIGHTS_BF16);
-    flush(&counter, KVT_WEIGHT_GROUP_EMBEDDING, 1, 1);
+    give(&counter, KVT_WEIGHT_GROUP_EMBEDDING, 1, 1, 1);
     if (model->tied_embeddings) /* the head is the embedding: used by every token, stored once */
         weights->params_active += (int64_t)model->vocab * model->hidden;
     add_matrix(&counter, &(struct part){head, model->hidden, 1, ranks, 1}, (int)model->head);
     if (head == 0)
         counter.checkpoint_bytes = counter.rank_bytes = 0;
-    flush(&counter, KVT_WEIGHT_GROUP_HEAD, 1, 1);
+    give(&counter, KVT_WEIGHT_GROUP_HEAD, 1, 1, 1);
     for (int32_t g = 0; g < model->group_count; g++)
-        count_group(&counter, model, &model->groups[g],
-                    stage_layers(model->groups[g].count, layout->pp));
+        count_group(&counter, model, &model->groups[g]);
     add_vector(&counter, model->hidden);
-    flush(&counter, KVT_WEIGHT_GROUP_NORM, 1, 1);
+    give(&counter, KVT_WEIGHT_GROUP_NORM, 1, 1, 1);
     weights->params[KVT_WEIGHT_GROUP_VISION] = model->vision_params;
     weights->checkpoint_bytes[KVT_WEIGHT_GROUP_VISION] = 2 * model->vision_params;
     weights->rank_bytes[KVT_WEIGHT_GROUP_VISION] = 2 * model->vision_params;

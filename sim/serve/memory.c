@@ -72,12 +72,16 @@ static struct defaults sglang_defaults(const struct kvt_memory_want *want)
                                  large ? rows[row].batch_large_tp : rows[row].batch_small_tp};
 }
 
+static bool is_a100(const char *name)
+{
+    return (name[0] == 'a' || name[0] == 'A') && strncmp(name + 1, "100", 3) == 0;
+}
+
 /* vllm/engine/arg_utils.py. Before 0.8 a prompt was one step, so that the step is as long as the
  * context; from 0.8 on prompts are chunked. */
 static struct defaults vllm_defaults(const struct kvt_memory_want *want, int64_t max_model_len)
 {
-    bool big =
-        want->gpu->memory_usable >= 70.0 * (double)GIB && strncmp(want->gpu->name, "a100", 4) != 0;
+    bool big = want->gpu->memory_usable >= 70.0 * (double)GIB && !is_a100(want->gpu->name);
     if (want->version > 0 && want->version < 8)
         return (struct defaults){.batch_tokens =
                                      max_model_len > 32768 ? 2048 : max64(max_model_len, 2048),
