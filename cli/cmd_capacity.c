@@ -282,7 +282,10 @@ static enum kvt_status print(const struct kvt_cli *cli, const struct view *view,
 static enum kvt_status plan_roles(const struct kvt_config *config, struct kvt_role_memory plans[],
                                   struct kvt_err *err)
 {
-    enum kvt_status status = KVT_OK;
+    /* A wrong model is one mistake, not one per role. */
+    enum kvt_status status = kvt_config_load_model(config, &plans[0].model, err);
+    if (status != KVT_OK)
+        return status;
     for (int r = 0; r < KVT_ROLE_COUNT; r++) {
         if (!config->roles[r].present)
             continue;

@@ -298,11 +298,11 @@ enum kvt_status kvt_gpu_load(struct kvt_gpu *gpu, const char *name_or_path, doub
     else
         KVT_TRY(find(gpu, name_or_path, capacity, &found, near, err));
     if (!found && capacity < 0)
-        return kvt_err_set(err, KVT_ECONFIG,
-                           "no GPU is named \"%s\"%s%s%s; give memory.capacity to count with its "
-                           "memory size alone",
-                           name_or_path, near[0] ? "; did you mean \"" : "", near,
-                           near[0] ? "\"?" : "");
+        return kvt_err_set(
+            err, KVT_ECONFIG,
+            "no GPU is named \"%s\"%s%s%s; give gpu: {name, memory} to count with its "
+            "memory size alone",
+            name_or_path, near[0] ? "; did you mean \"" : "", near, near[0] ? "\"?" : "");
     if (!found)
         kvt_gpu_by_memory(gpu, name_or_path, capacity);
     else if (capacity >= 0)
