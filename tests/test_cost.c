@@ -68,7 +68,7 @@ static struct kvt_calibration shipped(const char *name)
     return calibration;
 }
 
-static struct kvt_step step; /* large */
+static struct kvt_kernel_list step; /* large */
 
 static double decode_ms(const struct kvt_model *model, const struct kvt_step_shape *shape,
                         const struct kvt_calibration *calibration, int32_t batch, double context)

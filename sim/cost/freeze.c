@@ -17,7 +17,7 @@ struct freezer {
     const struct kvt_model *model;
     const struct kvt_step_shape *shape;
     const struct kvt_calibration *calibration;
-    struct kvt_step *step;
+    struct kvt_kernel_list *step;
 };
 
 static kvt_ticks ticks(double seconds)

@@ -294,7 +294,7 @@ static double constant(const struct kvt_builder *b, enum kvt_family family)
     return kvt_calibration_time(b->calibration, law, &work, NULL);
 }
 
-void kvt_step_list(struct kvt_step *step, const struct kvt_model *model,
+void kvt_step_list(struct kvt_kernel_list *step, const struct kvt_model *model,
                    const struct kvt_step_shape *shape, const struct kvt_calibration *calibration,
                    const struct kvt_step_work *work, enum kvt_step_part part)
 {

@@ -76,7 +76,7 @@ struct kvt_kernel {
     struct kvt_work work;
 };
 
-struct kvt_step {
+struct kvt_kernel_list {
     int32_t count;
     double kernel_time; /* s: sum of count * time */
     double host_floor;  /* s: decode: host-floor; with prompt tokens: launches of all layers */
@@ -88,7 +88,7 @@ enum kvt_step_part { KVT_STEP_FIXED = 1, KVT_STEP_BY_CONTEXT = 2, KVT_STEP_WHOLE
 
 /* The list of one step; part selects the kernels that do or do not depend on the contexts. Pure but
  * for warnings. About 0.1 us a kernel. */
-void kvt_step_list(struct kvt_step *step, const struct kvt_model *model,
+void kvt_step_list(struct kvt_kernel_list *step, const struct kvt_model *model,
                    const struct kvt_step_shape *shape, const struct kvt_calibration *calibration,
                    const struct kvt_step_work *work, enum kvt_step_part part);
 
@@ -106,8 +106,8 @@ double kvt_experts_hit(double experts, double topk, double tokens, double skew);
 int32_t kvt_step_window(const struct kvt_model *model);
 
 /* The list as a table, and as one JSON object (malloc'ed, NULL without memory). */
-void kvt_step_print(const struct kvt_step *step, const struct kvt_calibration *calibration,
+void kvt_step_print(const struct kvt_kernel_list *step, const struct kvt_calibration *calibration,
                     FILE *out);
-char *kvt_step_json(const struct kvt_step *step, const struct kvt_calibration *calibration);
+char *kvt_step_json(const struct kvt_kernel_list *step, const struct kvt_calibration *calibration);
 
 #endif

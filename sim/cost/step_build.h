@@ -6,7 +6,7 @@
 
 /* What one rank does in this step, and where its kernels go. */
 struct kvt_builder {
-    struct kvt_step *step;
+    struct kvt_kernel_list *step;
     const struct kvt_model *model;
     const struct kvt_step_shape *shape;
     const struct kvt_calibration *calibration;

@@ -21,7 +21,7 @@ static void print_shape(const struct kvt_kernel *kernel, char *out, size_t bytes
         out[0] = '\0';
 }
 
-void kvt_step_print(const struct kvt_step *step, const struct kvt_calibration *calibration,
+void kvt_step_print(const struct kvt_kernel_list *step, const struct kvt_calibration *calibration,
                     FILE *out)
 {
     bool used[KVT_CALIBRATION_LAWS] = {false};
@@ -78,7 +78,7 @@ static json_t *kernel_json(const struct kvt_kernel *k)
                      "law", law);
 }
 
-char *kvt_step_json(const struct kvt_step *step, const struct kvt_calibration *calibration)
+char *kvt_step_json(const struct kvt_kernel_list *step, const struct kvt_calibration *calibration)
 {
     json_t *kernels = json_array();
     for (int32_t i = 0; i < step->count; i++)

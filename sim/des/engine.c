@@ -102,8 +102,8 @@ static void schedule_arrival(struct kvt_des *engine)
     if (engine->next_arrival < engine->core.request_count)
         time = engine->spec.concurrency > 0 ? delay_next(&engine->returns)
                                             : engine->spec.arrival[engine->next_arrival];
-    if (time > engine->spec.until)
-        time = KVT_NEVER;
+    bool comes = time != KVT_NEVER && time <= engine->spec.until;
+    time = comes ? time + engine->spec.latency : KVT_NEVER;
     kvt_timeline_set(&engine->timeline, SLOT_ARRIVAL, time);
 }
 
@@ -410,7 +410,7 @@ static void arrival(struct kvt_des *engine)
     int32_t r = engine->next_arrival++;
     if (engine->spec.concurrency > 0) {
         delay_take(&engine->returns);
-        engine->spec.arrival[r] = engine->now;
+        engine->spec.arrival[r] = engine->now - engine->spec.latency;
     }
     schedule_arrival(engine);
     kvt_core_arrive(&engine->core, r);

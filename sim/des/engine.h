@@ -43,6 +43,7 @@ struct kvt_des_spec {
     kvt_ticks *arrival;  /* [core.request_count]; a closed loop fills it as it goes */
     int64_t concurrency; /* > 0: closed loop, that many requests under way */
     kvt_ticks think;     /* closed: from a request's end to the next arrival */
+    kvt_ticks latency;   /* between a client and the router: HTTP, tokenizer; part of the TTFT */
     kvt_ticks until;     /* no arrivals after this */
     kvt_ticks warmup;
     int32_t series_points;

@@ -32,6 +32,7 @@ static struct kvt_step_shape shape_of(const struct kvt_config *config, enum kvt_
     bool tagged = guard->on[KVT_GUARD_TAG_SIDE] || guard->on[KVT_GUARD_TAG_INBAND];
     bool each_step = tagged && guard->check != KVT_CHECK_ONCE;
     return (struct kvt_step_shape){
+        .engine = config->engine,
         .kv = plan->memory.kv,
         .layout = plan->want.layout,
         .tag_page_tokens = each_step ? (int32_t)plan->memory.page_tokens : 0,
@@ -77,7 +78,7 @@ enum kvt_status kvt_price_explain(const struct kvt_config *config, enum kvt_role
 {
     struct kvt_calibration calibration;
     KVT_TRY(load_calibration(config, role, plan, stderr, &calibration, err));
-    struct kvt_step *step = malloc(sizeof *step);
+    struct kvt_kernel_list *step = malloc(sizeof *step);
     if (step == NULL) {
         kvt_calibration_release(&calibration);
         return kvt_err_set(err, KVT_ENOMEM, "no memory for a list of kernels");

@@ -76,7 +76,7 @@ struct kvt_replica {
     const struct kvt_step *unjoined;    /* its ended prompts join the batch at the next plan */
     int64_t load_tokens, load_requests; /* what the router has sent here and not seen end */
     int64_t preemptions;
-    int64_t audit; /* scratch of kvt_core_validate */
+    int64_t audit;                        /* scratch of kvt_core_validate */
     int64_t cached_tokens, prompt_tokens; /* found in the prefix cache; asked for */
 };
 
