@@ -7,6 +7,8 @@
     X(batch)            \
     X(policy)           \
     X(handoff)          \
+    X(link)             \
+    X(queueing)         \
     X(des)              \
     X(config)           \
     X(config_errors)    \
