@@ -94,7 +94,7 @@ check: bootstrap-check $(if $(filter release,$(MODE)),all twins) $(B)/kvtwin $(B
 	$(Q)tests/cli.sh $(B)/kvtwin
 	$(Q)tests/traces.sh $(B)/kvtwin
 	$(Q)tests/man.sh $(B)/kvtwin cli/kvtwin.1
-	$(Q)tests/install.sh $(MODE)
+	+$(Q)tests/install.sh $(MODE)
 	$(if $(filter release,$(MODE)),$(Q)tests/twins.sh $(TWINS))
 	$(Q)scripts/lint.sh
 
