@@ -23,9 +23,9 @@
 
 /* Suffixes that say how a shape was trained or packed. */
 static const char *const plain_suffixes[] = {
-    "instruct", "chat",     "it",        "base",      "hf",   "preview", "exp",
-    "terminus", "speciale", "class",     "dynamic",   "pt",   "block",    "gguf",     "quantized", "autoround", "fp16", "sq",      "smoothquant",
-    "latest",   "marlin",   "bnb",       "qat",
+    "instruct", "chat",  "it",          "base",   "hf",     "preview", "exp",       "terminus",
+    "speciale", "class", "dynamic",     "pt",     "block",  "gguf",    "quantized", "autoround",
+    "fp16",     "sq",    "smoothquant", "latest", "marlin", "bnb",     "qat",
 };
 
 struct dtype_suffix {
@@ -39,8 +39,7 @@ static const struct dtype_suffix dtype_suffixes[] = {
     {"awq", KVT_WEIGHTS_INT4_G128},   {"gptq", KVT_WEIGHTS_INT4_G128},
     {"int4", KVT_WEIGHTS_INT4_G128},  {"4bit", KVT_WEIGHTS_INT4_G128},
     {"w4a16", KVT_WEIGHTS_INT4_G128}, {"int8", KVT_WEIGHTS_FP8},
-    {"w4a8", KVT_WEIGHTS_INT4_G128},
-    {"w4afp8", KVT_WEIGHTS_INT4_G128},
+    {"w4a8", KVT_WEIGHTS_INT4_G128},  {"w4afp8", KVT_WEIGHTS_INT4_G128},
     {"w8a8", KVT_WEIGHTS_FP8},        {"w8a16", KVT_WEIGHTS_FP8},
 };
 
