@@ -94,6 +94,7 @@ check: bootstrap-check $(if $(filter release,$(MODE)),all twins) $(B)/kvtwin $(B
 	$(Q)tests/cli.sh $(B)/kvtwin
 	$(Q)tests/traces.sh $(B)/kvtwin
 	$(Q)tests/man.sh $(B)/kvtwin cli/kvtwin.1
+	$(if $(filter release,$(MODE)),@scripts/readme.sh README.md | diff README.md - || { echo 'README.md shows old output; run make docs' >&2; exit 1; })
 	+$(Q)tests/install.sh $(MODE)
 	$(if $(filter release,$(MODE)),$(Q)tests/twins.sh $(TWINS))
 	$(Q)scripts/lint.sh
@@ -118,9 +119,11 @@ lint: ## include table, sizes, names, format
 
 alone: $(ALONE) # every header compiles by itself
 
-docs: all ## write the reference page of the configuration
+docs: all ## write the reference page of the configuration, and the outputs in the README
 	build/kvtwin config reference > build/config-reference.md
 	mv build/config-reference.md docs/config-reference.md
+	scripts/readme.sh README.md > build/README.md
+	mv build/README.md README.md
 
 install: $(B)/kvtwin ## copy program, man page, configs and traces below PREFIX (and DESTDIR)
 	install -D -m 755 $(B)/kvtwin $(DESTDIR)$(bindir)/kvtwin
