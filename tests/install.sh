@@ -5,7 +5,7 @@
 set -eu
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
-make --no-print-directory MODE="$1" DESTDIR="$stage" PREFIX=/opt/twin install >/dev/null
+env -u MAKEFLAGS make --no-print-directory MODE="$1" DESTDIR="$stage" PREFIX=/opt/twin install >/dev/null
 
 installed=$stage/opt/twin/bin/kvtwin
 (
@@ -16,7 +16,7 @@ installed=$stage/opt/twin/bin/kvtwin
         "$installed" capacity - <"$stage/opt/twin/share/kvtwin/configs/examples/quickstart.yaml" >/dev/null
     fi
 )
-make --no-print-directory MODE="$1" DESTDIR="$stage" PREFIX=/opt/twin uninstall >/dev/null
+env -u MAKEFLAGS make --no-print-directory MODE="$1" DESTDIR="$stage" PREFIX=/opt/twin uninstall >/dev/null
 left=$(find "$stage" -type f)
 [ -z "$left" ] || { echo "tests/install.sh: left behind: $left" >&2; exit 1; }
 echo "tests/install.sh: installed, ran from /, removed"
