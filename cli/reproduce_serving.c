@@ -45,7 +45,7 @@ static enum kvt_status measure(const struct kvt_config *config, const char *metr
             status = kvt_summary_init(&summary, &result, &arena, err);
         if (status == KVT_OK) {
             const struct kvt_metric *found = kvt_summary_find(&summary, metric);
-            measured->metric = NAN;
+            measured->metric = (double)NAN;
             if (found != NULL && found->has_value)
                 measured->metric =
                     found->kind == KVT_METRIC_COUNT ? (double)found->count : found->real;
