@@ -239,6 +239,12 @@ static bool read_layout(struct row *row)
         return refuse(row, "dp %s fits neither tp nor n_gpus", field(row, "dp"));
     if (tp > 4096 || pp > 4096 || ep > 4096 || dcp > 4096)
         return refuse(row, "a layout of more than 4096 GPUs");
+    /* vLLM's replicas of a data-parallel group share their experts. */
+    if (replicas && row->want.engine == KVT_ENGINE_VLLM && ep == 1)
+        ep = tp * dp;
+    for (int32_t g = 0; g < row->model.group_count; g++) /* padded with copies, if more */
+        if (row->model.groups[g].mlp.experts > 0 && ep > row->model.groups[g].mlp.experts)
+            ep = row->model.groups[g].mlp.experts;
     row->want.layout = (struct kvt_layout){.tp = (int32_t)tp,
                                            .pp = (int32_t)pp,
                                            .dp = inside ? (int32_t)dp : 1,

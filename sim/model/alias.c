@@ -205,6 +205,21 @@ static enum kvt_status not_found(const char *name, struct search *search, struct
                        name, near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
 }
 
+/* The file that is called as the model is: no need to read the others. */
+static bool load_called(struct kvt_model *model, const char *name)
+{
+    char folded[256], file[288];
+    fold(name, folded, sizeof folded);
+    if (folded[0] == '\0' || strchr(folded, '/') != NULL)
+        return false;
+    snprintf(file, sizeof file, "configs/models/%s.yaml", folded);
+    char *path = kvt_path_join(kvt_data_folder(), file);
+    bool found = path != NULL && access(path, R_OK) == 0 &&
+                 load_file(model, path, NULL) == KVT_OK && strcmp(model->name, folded) == 0;
+    free(path);
+    return found;
+}
+
 static enum kvt_status load_named(struct kvt_model *model, const char *name, struct kvt_err *err)
 {
     struct search *search = calloc(1, sizeof *search);
@@ -243,5 +258,7 @@ enum kvt_status kvt_model_load(struct kvt_model *model, const char *name_or_path
     bool yaml = count > 5 && strcmp(name_or_path + count - 5, ".yaml") == 0;
     if (yaml || (strchr(name_or_path, '/') != NULL && access(name_or_path, F_OK) == 0))
         return load_file(model, name_or_path, err);
+    if (load_called(model, name_or_path))
+        return KVT_OK;
     return load_named(model, name_or_path, err);
 }
