@@ -94,10 +94,10 @@ check: bootstrap-check $(if $(filter release,$(MODE)),all twins) $(B)/kvtwin $(B
 	$(Q)tests/cli.sh $(B)/kvtwin
 	$(Q)tests/traces.sh $(B)/kvtwin
 	$(Q)tests/man.sh $(B)/kvtwin cli/kvtwin.1
-	$(if $(filter release,$(MODE)),@scripts/readme.sh README.md | diff README.md - || { echo 'README.md shows old output; run make docs' >&2; exit 1; })
 	$(Q)tests/install.sh $(MODE)
 	$(if $(filter release,$(MODE)),$(Q)tests/twins.sh $(TWINS))
 	$(Q)scripts/lint.sh
+	$(if $(filter release,$(MODE)),@scripts/readme.sh README.md | diff README.md - || { echo 'README.md shows old output; run make docs' >&2; exit 1; })
 
 TWINS := build/release/kvtwin build/debug/kvtwin build/clang/kvtwin
 twins: bootstrap-check
