@@ -232,7 +232,8 @@ static void print_text(const struct kvt_reproduced_list *list, bool published,
            "of mem");
     for (int32_t i = 0; i < list->count; i++) {
         const struct kvt_reproduced *row = &list->rows[i];
-        int decimals = fabs(row->predicted) < 1000 || fabs(row->observed) < 1000 ? 2 : 0;
+        double size = fmin(fabs(row->predicted), fabs(row->observed)); /* the one that is there */
+        int decimals = size < 1 ? 4 : size < 1000 ? 2 : 0;
         printf("%-24s %-24s", row->row, row->metric);
         if (!row->supported) {
             printf(" unsupported: %s\n", row->reason);
