@@ -114,6 +114,7 @@ static bool read_engine(struct row *row)
     char engine[64];
     const char *version = field(row, "engine_version");
     lower(field(row, "engine"), engine, sizeof engine);
+    engine[strcspn(engine, " (")] = '\0'; /* "vLLM (V1)" */
     struct kvt_memory_want *want = &row->want;
     want->fraction = -1;
     if (strcmp(engine, "vllm") == 0) {
