@@ -386,8 +386,6 @@ static enum kvt_status add_supported(struct kvt_reproduced_list *list, const str
     };
     bool stated = field(row, "mem_fraction")[0] != '\0';
     for (size_t i = 0; i < sizeof results / sizeof *results; i++) {
-        if (i > 0 && isnan(results[i].observed))
-            continue; /* the table has nothing to compare with */
         const char *reason =
             results[i].needs_fraction && !stated ? "the row states no memory fraction" : NULL;
         KVT_TRY(add(list, row, &results[i], reason, err));

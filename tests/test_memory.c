@@ -1,8 +1,10 @@
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/reproduce.h"
+#include "sim/base/file.h"
 #include "sim/serve/memory.h"
 #include "tests/check.h"
 
@@ -247,7 +249,66 @@ static void real_servers_had_what_is_predicted(void)
     kvt_table_free(&table);
 }
 
+#define TABLE "/tmp/kvtwin-test-table.csv"
+
+static void write_table(const char *text)
+{
+    struct kvt_err err = {0};
+    CHECK_OK(kvt_file_write(TABLE, text, strlen(text), &err), err);
+}
+
+/* A table without its outcome columns gets the same predictions. */
+static void outcomes_are_not_inputs(void)
+{
+    static const char head[] = "row_id,engine,engine_version,model,gpu,gpu_mem_gb_nominal,n_gpus,"
+                               "tp,weight_dtype,kv_dtype,mem_fraction";
+    static const char row[] = "a,vLLM,0.11.0,gpt-oss-20b,H100,80,1,1,MXFP4,bf16,0.9";
+    char text[512];
+    struct kvt_reproduced_list a = {0}, b = {0};
+    struct kvt_err err = {0};
+    snprintf(text, sizeof text, "%s,kv_gib_per_gpu,weights_gib_per_gpu,notes\n%s,50.28,13.47,x\n",
+             head, row);
+    write_table(text);
+    CHECK_OK(kvt_reproduce_capacity(TABLE, &a, &err), err);
+    snprintf(text, sizeof text, "%s\n%s\n", head, row);
+    write_table(text);
+    CHECK_OK(kvt_reproduce_capacity(TABLE, &b, &err), err);
+    remove(TABLE);
+    CHECK_I64(a.count, 4, "bytes, weights, pool, tokens");
+    CHECK_I64(b.count, 4, "the same rows");
+    for (int32_t i = 0; i < a.count && i < b.count; i++)
+        CHECK_CLOSE(b.rows[i].predicted, a.rows[i].predicted, 1e-15, a.rows[i].metric);
+    CHECK_CLOSE(a.rows[2].observed, 50.28, 1e-12, "shown beside");
+    CHECK(isnan(b.rows[2].observed));
+    kvt_reproduced_free(&a);
+    kvt_reproduced_free(&b);
+}
+
+static void a_wrong_table_is_named_with_its_place(void)
+{
+    static const struct {
+        const char *text, *message;
+    } rows[] = {
+        {"", "an empty file"},
+        {"row_id,engine,model\na,vLLM,x\n", ":1: want a column \"gpu\""},
+        {"row_id,engine,model,gpu\na,vLLM,x\n", ":2: want 4 fields as in the header, got 3"},
+        {"row_id,engine,model,gpu,gpu\n", ":1: the column \"gpu\" is there twice"},
+        {"row_id,engine,model,gpu\na,vLLM,\"x,y\n", ":2: bad CSV: a quoted field does not end"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct kvt_reproduced_list list = {0};
+        struct kvt_err err = {0};
+        write_table(rows[i].text);
+        CHECK_FAILS(kvt_reproduce_capacity(TABLE, &list, &err), err, KVT_ECONFIG);
+        CHECK_HOLDS(err.text, rows[i].message, rows[i].text);
+        kvt_reproduced_free(&list);
+    }
+    remove(TABLE);
+}
+
 const struct check_test check_memory[] = {
+    {"outcomes are not inputs", outcomes_are_not_inputs, false},
+    {"a wrong table is named with its place", a_wrong_table_is_named_with_its_place, false},
     {"published capacities are met", published_capacities_are_met, false},
     {"tokens are floored to pages as logged", tokens_are_floored_to_pages_as_logged, false},
     {"the ledger sums to the device memory", the_ledger_sums_to_the_device_memory, false},
