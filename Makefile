@@ -104,6 +104,9 @@ twins: bootstrap-check
 	@$(MAKE) --no-print-directory MODE=debug build/debug/kvtwin
 	@$(MAKE) --no-print-directory MODE=clang build/clang/kvtwin build/clang/check
 
+mutants: $(B)/digests ## bugs planted in the jump logic: the worlds must tell each
+	$(Q)tests/mutants.sh $(B) '$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(ALL_LDFLAGS)' '$(LIBS)'
+
 bench: all $(BENCHES) ## speed: machine, commit, command, figures
 	@scripts/bench.sh build/kvtwin $(BENCHES)
 
@@ -184,6 +187,6 @@ $(B)/%.h.ok: %.h Makefile | bootstrap
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all bootstrap bootstrap-check demo test check twins bench fuzz coverage lint alone docs \
+.PHONY: all bootstrap bootstrap-check demo test check twins mutants bench fuzz coverage lint alone docs \
         install uninstall clean help
 -include $(wildcard $(DEPS))

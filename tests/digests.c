@@ -4,6 +4,7 @@
  *   digests FIRST COUNT             one line a world: everything that must not depend on the build
  *   digests --compare FIRST COUNT   run each by macro-steps, by exact steps and with a log; print
  *                                   the worlds that differ; exit 1 if there are any
+ *   digests --first ...             stop at the first one that differs
  *   digests --paranoid ...          check every invariant after every step as well
  */
 #include <signal.h>
@@ -64,21 +65,22 @@ static void on_abort(int signal)
 
 int main(int argc, char **argv)
 {
-    bool compare = false;
+    bool compare = false, stop = false;
     int at = 1;
     for (; at < argc && argv[at][0] == '-'; at++) {
         compare = compare || strcmp(argv[at], "--compare") == 0;
+        stop = stop || strcmp(argv[at], "--first") == 0;
         kvt_paranoid = kvt_paranoid || strcmp(argv[at], "--paranoid") == 0;
     }
     if (argc != at + 2) {
-        fprintf(stderr, "Usage: digests [--compare] [--paranoid] FIRST COUNT\n");
+        fprintf(stderr, "Usage: digests [--compare] [--first] [--paranoid] FIRST COUNT\n");
         return 2;
     }
     uint64_t first = strtoull(argv[at], NULL, 10), count = strtoull(argv[at + 1], NULL, 10);
     int wrong = 0;
     signal(SIGABRT, on_abort);
     setvbuf(stdout, NULL, _IOLBF, 0);
-    for (uint64_t i = 0; i < count; i++) {
+    for (uint64_t i = 0; i < count && !(stop && wrong > 0); i++) {
         world_draw(&world, first + i);
         if (compare)
             wrong += !compare_world();

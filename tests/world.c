@@ -64,7 +64,7 @@ static void draw_role(struct world *world, enum kvt_role role, int32_t page_toke
         .engine = chance(50) ? KVT_ENGINE_SGLANG : KVT_ENGINE_VLLM,
         .pages = draw_pages(world, page_tokens),
         .page_tokens = page_tokens,
-        .window = chance(30) ? (int32_t)draw(2, 120) : 0,
+        .window = chance(40) ? (int32_t)draw(2, 120) : 0,
         .overlap = chance(50),
         .free_order = chance(50) ? KVT_FREE_LIFO : KVT_FREE_FIFO,
         .chunk_tokens = (int32_t)draw(1, 8) * (world->is_long ? 4096 : 64),
@@ -150,7 +150,7 @@ static void draw_load(struct world *world, bool disaggregated)
     spec->warmup = chance(50) ? 0 : world->arrival[count / 3];
     spec->arrival = world->arrival;
     spec->series_points = 16;
-    world->cancels = chance(30) ? (int32_t)draw(1, 20) : 0;
+    world->cancels = chance(40) ? (int32_t)draw(1, 20) : 0;
 }
 
 void world_draw(struct world *world, uint64_t seed)
@@ -258,7 +258,7 @@ static void run_with_cancels(struct kvt_des *des, const struct world *world)
         int32_t r = i * 7;
         if (r >= des->core.request_count)
             break;
-        kvt_ticks at = world->arrival[r] + i * 5000 + 1;
+        kvt_ticks at = world->arrival[r] + i * 5000 + (i % 3 == 0); /* mostly where steps end */
         while (more && kvt_timeline_time(&des->timeline, kvt_timeline_next(&des->timeline)) < at)
             more = kvt_des_step(des, 1);
         if (!more || des->now > at)
