@@ -89,7 +89,7 @@ test: $(B)/kvtwin $(B)/check ## the quick tests, under a minute
 	$(Q)tests/cli.sh $(B)/kvtwin
 	$(Q)tests/traces.sh $(B)/kvtwin
 
-check: bootstrap-check $(if $(filter release,$(MODE)),all twins) $(B)/kvtwin $(B)/check alone ## all tests, twins, lint
+check: bootstrap-check $(if $(filter release,$(MODE)),all twins mutants) $(B)/kvtwin $(B)/check alone ## all tests, twins, lint
 	$(Q)$(B)/check --slow
 	$(Q)tests/cli.sh $(B)/kvtwin
 	$(Q)tests/traces.sh $(B)/kvtwin
@@ -101,8 +101,8 @@ check: bootstrap-check $(if $(filter release,$(MODE)),all twins) $(B)/kvtwin $(B
 
 TWINS := build/release/kvtwin build/debug/kvtwin build/clang/kvtwin
 twins: bootstrap-check
-	@$(MAKE) --no-print-directory MODE=debug build/debug/kvtwin
-	@$(MAKE) --no-print-directory MODE=clang build/clang/kvtwin build/clang/check
+	@$(MAKE) --no-print-directory MODE=debug build/debug/kvtwin build/debug/digests
+	@$(MAKE) --no-print-directory MODE=clang build/clang/kvtwin build/clang/check build/clang/digests
 
 mutants: $(B)/digests ## bugs planted in the jump logic: the worlds must tell each
 	$(Q)tests/mutants.sh $(B) '$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(ALL_LDFLAGS)' '$(LIBS)'

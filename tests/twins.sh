@@ -4,7 +4,8 @@
 #   twins.sh KVTWIN...     each is run on every config below; the first one is the reference
 #
 # Configs are those in configs/examples/ that simulate takes as they are, and tests/twins/*.yaml
-# (ties, memory pressure). Compared are the JSON result, with its digest, and the HDF5 file.
+# (ties, memory pressure). Compared are the JSON result, with its digest, and the HDF5 file. A program
+# with `digests` beside it runs 60 random worlds as well.
 set -u
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -50,6 +51,34 @@ for config in configs/examples/quickstart.yaml configs/examples/azure-conv.yaml 
     twin "with --exact-steps" "$reference"
     options=--paranoid
     twin "with --paranoid" "$reference"
+    options="--log $work/log"
+    twin "with --log" "$reference"
+    options="--exact-steps --log $work/exact.log"
+    twin "with --exact-steps and --log" "$reference"
+    if ! cmp -s "$work/log" "$work/exact.log"; then
+        echo "tests/twins.sh: $config: another log with --exact-steps" >&2
+        diff "$work/log" "$work/exact.log" | head -n 6 >&2
+        failed=$((failed + 1))
+    fi
+done
+
+# Random worlds (tests/digests.c): a line of digests each, alike from every build, and from one build
+# twice; macro-steps, exact steps and a log are compared by the program itself.
+worlds=0
+for kvtwin in "$@" "$reference"; do
+    digests=${kvtwin%/*}/digests
+    [ -x "$digests" ] || continue
+    "$digests" 700001 60 >"$work/got.worlds"
+    if [ $worlds -eq 0 ]; then
+        cp "$work/got.worlds" "$work/want.worlds"
+        "$digests" --compare 700001 60 || failed=$((failed + 1))
+    elif ! cmp -s "$work/got.worlds" "$work/want.worlds"; then
+        echo "tests/twins.sh: $digests: worlds with other digests:" >&2
+        diff "$work/want.worlds" "$work/got.worlds" | head -n 4 >&2
+        failed=$((failed + 1))
+    fi
+    worlds=$((worlds + 1))
+    count=$((count + 1))
 done
 
 if [ "$failed" -gt 0 ]; then

@@ -146,6 +146,7 @@ static void draw_load(struct world *world, bool disaggregated)
             world->output[r] = 1;
     spec->concurrency = chance(25) ? draw(1, 40) : 0;
     spec->think = chance(50) ? 0 : draw(0, 100) * 1000;
+    spec->latency = chance(70) ? 0 : draw(0, 20) * 1000;
     spec->until = chance(80) ? KVT_NEVER : world->arrival[count - 1 - count / 4];
     spec->warmup = chance(50) ? 0 : world->arrival[count / 3];
     spec->arrival = world->arrival;

@@ -103,7 +103,7 @@ static void schedule_arrival(struct kvt_des *engine)
         time = engine->spec.concurrency > 0 ? delay_next(&engine->returns)
                                             : engine->spec.arrival[engine->next_arrival];
     bool comes = time != KVT_NEVER && time <= engine->spec.until;
-    time = comes ? time + engine->spec.latency : KVT_NEVER;
+    time = comes ? later(time, engine->spec.latency) : KVT_NEVER;
     kvt_timeline_set(&engine->timeline, SLOT_ARRIVAL, time);
 }
 
