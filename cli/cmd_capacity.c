@@ -280,16 +280,16 @@ static enum kvt_status print(const struct kvt_cli *cli, const struct view *view,
 }
 
 static enum kvt_status plan_roles(const struct kvt_config *config, struct kvt_role_memory plans[],
-                                  struct kvt_err *err)
+                                  FILE *talk, struct kvt_err *err)
 {
     /* A wrong model is one mistake, not one per role. */
-    enum kvt_status status = kvt_config_load_model(config, &plans[0].model, err);
+    enum kvt_status status = kvt_config_load_model(config, &plans[0].model, talk, err);
     if (status != KVT_OK)
         return status;
     for (int r = 0; r < KVT_ROLE_COUNT; r++) {
         if (!config->roles[r].present)
             continue;
-        enum kvt_status one = kvt_role_memory_plan(config, (enum kvt_role)r, &plans[r], err);
+        enum kvt_status one = kvt_role_memory_plan(config, (enum kvt_role)r, &plans[r], NULL, err);
         status = status == KVT_OK ? one : status;
     }
     return status;
@@ -311,7 +311,7 @@ static enum kvt_status run(const struct kvt_cli *cli, struct kvt_err *err)
         status = kvt_err_at(err, KVT_ECONFIG, config.where_domain,
                             "capacity wants one value, got a domain; choose one with --set");
     if (status == KVT_OK)
-        status = plan_roles(&config, plans, err);
+        status = plan_roles(&config, plans, cli->verbosity >= 0 ? stderr : NULL, err);
     if (status == KVT_OK)
         status = print(cli, &view, plans, err);
     free(plans);

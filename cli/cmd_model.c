@@ -163,12 +163,8 @@ static enum kvt_status import(const struct kvt_cli *cli, const char *path, struc
     notes[0] = '\0';
     enum kvt_status status =
         kvt_model_import(&model, path, kvt_cli_get(cli, "base"), notes, sizeof notes, err);
-    for (char *line = notes; *line != '\0';) {
-        char *end = strchr(line, '\n');
-        *end = '\0';
+    for (char *line = strtok(notes, "\n"); line != NULL; line = strtok(NULL, "\n"))
         kvt_cli_say(cli, 0, "%s: note: %s", path, line);
-        line = end + 1;
-    }
     KVT_TRY(status);
     if (cli->output == NULL && cli->format != KVT_FORMAT_TEXT)
         return show(cli, &model, err);

@@ -59,7 +59,7 @@ static enum kvt_status explain(const struct kvt_cli *cli, const struct kvt_confi
     for (int role = 0; role < KVT_ROLE_COUNT; role++) {
         if (!config->roles[role].present)
             continue;
-        KVT_TRY(kvt_role_memory_plan(config, (enum kvt_role)role, &plan, err));
+        KVT_TRY(kvt_role_memory_plan(config, (enum kvt_role)role, &plan, NULL, err));
         for (int decode = 0; decode < 2; decode++) {
             if ((decode == 0 && role == KVT_ROLE_DECODE) ||
                 (decode == 1 && role == KVT_ROLE_PREFILL))

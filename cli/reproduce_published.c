@@ -94,7 +94,7 @@ static enum kvt_status add_capacity(const struct kvt_config *config,
     struct kvt_role_memory *plan = malloc(sizeof *plan);
     if (plan == NULL)
         return kvt_err_set(err, KVT_ENOMEM, "no memory for the ledger");
-    enum kvt_status status = kvt_role_memory_plan(config, (enum kvt_role)role, plan, err);
+    enum kvt_status status = kvt_role_memory_plan(config, (enum kvt_role)role, plan, NULL, err);
     if (status == KVT_OK)
         row->predicted = capacity_metrics[metric_index(result->metric)].value(&plan->memory);
     row->supported = status == KVT_OK;

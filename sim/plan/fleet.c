@@ -68,7 +68,7 @@ static enum kvt_status role_init(struct kvt_fleet *fleet, struct kvt_arena *aren
                                  const struct kvt_fleet_load *load, FILE *talk, struct kvt_err *err)
 {
     struct kvt_fleet_role *r = &fleet->roles[role];
-    KVT_TRY(kvt_role_memory_plan(config, role, &r->plan, err));
+    KVT_TRY(kvt_role_memory_plan(config, role, &r->plan, fleet->gpus == 0 ? talk : NULL, err));
     r->replica = replica_of(config, role, &r->plan, load);
     if (r->plan.gpu.bandwidth <= 0)
         return kvt_err_at(err, KVT_ECONFIG, config->roles[role].gpu.where,

@@ -8,17 +8,26 @@ static enum kvt_status at(struct kvt_err *err, struct kvt_where where, const str
     return kvt_err_at(err, why->status, where, "%s", why->text);
 }
 
+/* What an import could not use, one note a line. */
+static void say_notes(const char *path, char *notes, FILE *talk)
+{
+    for (char *line = strtok(notes, "\n"); line != NULL && talk != NULL; line = strtok(NULL, "\n"))
+        fprintf(talk, "kvtwin: %s: note: %s\n", path, line);
+}
+
 enum kvt_status kvt_config_load_model(const struct kvt_config *config, struct kvt_model *model,
-                                      struct kvt_err *err)
+                                      FILE *talk, struct kvt_err *err)
 {
     const struct kvt_config_source *source = &config->model;
     struct kvt_err why = {0};
     enum kvt_status status;
-    char notes[4096];
-    if (source->hf_config != NULL)
+    char notes[4096] = "";
+    if (source->hf_config != NULL) {
         status = kvt_model_import(model, source->hf_config, NULL, notes, sizeof notes, &why);
-    else
+        say_notes(source->hf_config, notes, talk);
+    } else {
         status = kvt_model_load(model, source->file != NULL ? source->file : source->name, &why);
+    }
     return status == KVT_OK ? KVT_OK : at(err, source->where, &why);
 }
 
@@ -71,11 +80,11 @@ static int64_t step_tokens(const struct kvt_config *config, const struct kvt_con
 }
 
 enum kvt_status kvt_role_memory_plan(const struct kvt_config *config, enum kvt_role role,
-                                     struct kvt_role_memory *plan, struct kvt_err *err)
+                                     struct kvt_role_memory *plan, FILE *talk, struct kvt_err *err)
 {
     const struct kvt_config_role *r = &config->roles[role];
     *plan = (struct kvt_role_memory){0};
-    KVT_TRY(kvt_config_load_model(config, &plan->model, err));
+    KVT_TRY(kvt_config_load_model(config, &plan->model, talk, err));
     KVT_TRY(load_gpu(r, &plan->gpu, err));
     if (r->weights_set) /* every later reader of the model sees the dtypes that run */
         kvt_model_quantise(&plan->model, r->weights, kvt_model_scope(&plan->model, r->weights));

@@ -7,6 +7,8 @@
 #ifndef KVT_PLAN_ROLE_MEMORY_H
 #define KVT_PLAN_ROLE_MEMORY_H
 
+#include <stdio.h>
+
 #include "sim/config/config.h"
 #include "sim/serve/memory.h"
 
@@ -17,12 +19,13 @@ struct kvt_role_memory {
     struct kvt_memory memory;
 };
 
-/* The model of the config: a shipped name, a file of ours, or a Hugging Face config.json. */
+/* The model of the config: a shipped name, a file of ours, or a Hugging Face config.json; then talk
+ * (may be NULL) gets a note for what could not be used. */
 enum kvt_status kvt_config_load_model(const struct kvt_config *config, struct kvt_model *model,
-                                      struct kvt_err *err);
+                                      FILE *talk, struct kvt_err *err);
 
 /* Load model and GPU and plan the memory of a role that is present. plan must not move after. */
 enum kvt_status kvt_role_memory_plan(const struct kvt_config *config, enum kvt_role role,
-                                     struct kvt_role_memory *plan, struct kvt_err *err);
+                                     struct kvt_role_memory *plan, FILE *talk, struct kvt_err *err);
 
 #endif
