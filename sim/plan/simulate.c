@@ -91,7 +91,7 @@ static struct kvt_des_spec spec_of(const struct kvt_simulation *simulation,
         spec.core.replicas[role] = config->roles[role].replicas;
         spec.core.routers[role] = config->roles[role].router;
         spec.costs[role] = &fleet->roles[role].costs;
-        if (role != KVT_ROLE_DECODE)
+        if (role != KVT_ROLE_DECODE && !config->workload.decode_only)
             spec.latency = fleet->roles[role].costs.request_latency;
     }
     return spec;
