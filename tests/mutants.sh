@@ -8,7 +8,7 @@
 # survives, or an edit that no longer applies, is a failure.
 set -u
 build=$1 compile=$2 libs=$3
-worlds=${WORLDS:-600}
+worlds=${WORLDS:-1000}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 killed=0 failed=0

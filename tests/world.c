@@ -20,7 +20,8 @@ static void draw_costs(struct world *world, int role, int32_t batch_max, bool co
     struct kvt_costs *costs = &world->costs[role];
     int64_t unit = coarse ? 1000 : 1;
     *costs = (struct kvt_costs){.batch_max = batch_max, .rows = world->rows[role]};
-    int64_t base = draw(1, 40) * 1000, per_request = coarse ? 0 : draw(0, 300);
+    int64_t base = (world->is_clockwork ? 1 : draw(1, coarse ? 4 : 40)) * 1000,
+            per_request = coarse ? 0 : draw(0, 300);
     int64_t slope = coarse ? 0 : draw(0, 20);
     int32_t segments = coarse ? 1 : (int32_t)draw(1, 4);
     int64_t step = draw(1, 200);
@@ -37,11 +38,15 @@ static void draw_costs(struct world *world, int role, int32_t batch_max, bool co
     }
     world->token_at[1] = 4096;
     world->token_time[1] = 4096 * draw(1, 50) * unit;
+    if (world->is_clockwork)
+        world->token_time[0] = world->token_time[1] = 1000;
+    else if (coarse && chance(70)) /* as long for any prompt: decode takes most of the time */
+        world->token_time[0] = world->token_time[1] = draw(1, 20) * unit;
     costs->token_knots = 2;
     costs->token_at = world->token_at;
     costs->token_time = world->token_time;
     costs->pair_slope = coarse ? 0 : draw(0, 1 << 22);
-    costs->prefill_base = draw(0, 20) * 1000;
+    costs->prefill_base = world->is_clockwork ? 0 : draw(0, 20) * 1000;
     costs->row_cost = coarse ? 0 : draw(0, 500);
     costs->copy_slope = coarse ? 0 : draw(0, 50);
 }
@@ -144,14 +149,14 @@ static void draw_load(struct world *world, bool disaggregated)
     if (spec->core.prefill_only)
         for (int32_t r = 0; r < count; r++)
             world->output[r] = 1;
-    spec->concurrency = chance(25) ? draw(1, 40) : 0;
-    spec->think = chance(50) ? 0 : draw(0, 100) * 1000;
-    spec->latency = chance(70) ? 0 : draw(0, 20) * 1000;
+    spec->concurrency = chance(35) ? draw(1, 40) : 0;
+    spec->think = world->is_clockwork || chance(65) ? 0 : draw(0, 100) * 1000;
+    spec->latency = world->is_clockwork || chance(70) ? 0 : draw(0, 20) * 1000;
     spec->until = chance(80) ? KVT_NEVER : world->arrival[count - 1 - count / 4];
     spec->warmup = chance(50) ? 0 : world->arrival[count / 3];
     spec->arrival = world->arrival;
     spec->series_points = 16;
-    world->cancels = chance(40) ? (int32_t)draw(1, 20) : 0;
+    world->cancels = chance(50) ? (int32_t)draw(1, 20) : 0;
 }
 
 void world_draw(struct world *world, uint64_t seed)
@@ -160,7 +165,8 @@ void world_draw(struct world *world, uint64_t seed)
     memset(world, 0, sizeof *world);
     world->seed = seed;
     world->is_long = chance(6);
-    bool coarse = chance(40), disaggregated = chance(50);
+    world->is_clockwork = chance(20);
+    bool coarse = world->is_clockwork || chance(30), disaggregated = chance(50);
     int32_t page_tokens = (int32_t[]){1, 2, 7, 16, 64, 256, 1024}[draw(0, chance(70) ? 4 : 6)];
     if (world->is_long)
         page_tokens = (int32_t[]){64, 256, 1024}[draw(0, 2)];
@@ -259,7 +265,7 @@ static void run_with_cancels(struct kvt_des *des, const struct world *world)
         int32_t r = i * 7;
         if (r >= des->core.request_count)
             break;
-        kvt_ticks at = world->arrival[r] + i * 5000 + (i % 3 == 0); /* mostly where steps end */
+        kvt_ticks at = world->arrival[r] + i * i * 2000 + (i % 4 == 0); /* mostly where steps end */
         while (more && kvt_timeline_time(&des->timeline, kvt_timeline_next(&des->timeline)) < at)
             more = kvt_des_step(des, 1);
         if (!more || des->now > at)

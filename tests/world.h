@@ -27,6 +27,7 @@ struct world {
     uint64_t hashes[WORLD_REQUESTS_MAX * 16];
     uint16_t tenant[WORLD_REQUESTS_MAX];
     bool is_long;    /* prompts of up to 300,000 tokens, past every 16-bit count */
+    bool is_clockwork; /* every step takes as long: all ends and arrivals tie */
     int32_t cancels; /* requests cancelled at fixed event-independent times */
 };
 
