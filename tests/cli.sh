@@ -165,6 +165,10 @@ run "an output into a folder that is not there" 4 simulate $config -o "$work/non
 err_has "$work/none/run.h5"
 run "an output onto a folder" 4 simulate $config -o "$work"
 run "an output on a full disk" 4 simulate $config -o /dev/full
+run "a chunk smaller than a page" 3 simulate tests/twins/pressure.yaml --set engine=sglang \
+    --set fleet.serve.page_tokens=1024
+err_has "tests/twins/pressure.yaml:6:"
+err_has "want chunk_tokens of a page at least (1024 tokens), got 512"
 mkdir "$work/made"
 run "an output" 0 simulate $config -o "$work/made/run.h5"
 [ "$(ls "$work/made")" = run.h5 ] || fail "left behind: $(ls "$work/made")"

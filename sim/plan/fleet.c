@@ -1,5 +1,6 @@
 #include "sim/plan/fleet.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "sim/plan/price.h"
@@ -63,6 +64,20 @@ static enum kvt_status price_of(const struct kvt_config *config, const struct kv
     return KVT_OK;
 }
 
+/* SGLang ends the chunks of a prompt at page bounds, so that a chunk is a page at least. */
+static enum kvt_status check_chunk(const struct kvt_config *config, enum kvt_role role,
+                                   const struct kvt_replica_spec *spec, struct kvt_err *err)
+{
+    if (spec->engine != KVT_ENGINE_SGLANG || role == KVT_ROLE_DECODE ||
+        spec->chunk_tokens >= spec->page_tokens)
+        return KVT_OK;
+    char path[64];
+    snprintf(path, sizeof path, "fleet.%s.scheduler.chunk_tokens", kvt_role_names[role]);
+    return kvt_err_at(err, KVT_ECONFIG, kvt_config_where(config, path),
+                      "want chunk_tokens of a page at least (%d tokens), got %d", spec->page_tokens,
+                      spec->chunk_tokens);
+}
+
 static enum kvt_status role_init(struct kvt_fleet *fleet, struct kvt_arena *arena,
                                  const struct kvt_config *config, enum kvt_role role,
                                  const struct kvt_fleet_load *load, FILE *talk, struct kvt_err *err)
@@ -70,6 +85,7 @@ static enum kvt_status role_init(struct kvt_fleet *fleet, struct kvt_arena *aren
     struct kvt_fleet_role *r = &fleet->roles[role];
     KVT_TRY(kvt_role_memory_plan(config, role, &r->plan, fleet->gpus == 0 ? talk : NULL, err));
     r->replica = replica_of(config, role, &r->plan, load);
+    KVT_TRY(check_chunk(config, role, &r->replica, err));
     if (r->plan.gpu.bandwidth <= 0)
         return kvt_err_at(err, KVT_ECONFIG, config->roles[role].gpu.where,
                           "want a GPU with known rates, got \"%s\", of which only the memory is "
