@@ -36,8 +36,8 @@ static void ends(int32_t want, kvt_ticks at, const char *note)
     CHECK_I64(request, want, note);
 }
 
-/* n flows of 1000 bytes at 1 GB/s: all end after n microseconds. 3 does not divide the rate of 1024
- * bytes a tick unit: each has 341, and the last byte comes 3 ns later. */
+/* n flows of 1000 bytes at 1 GB/s, a rate of 2^30: all end after n microseconds, or a tick later
+ * where n does not divide the rate. */
 static void equal_flows_share_equally(void)
 {
     static const double ports[] = {GB, GB};
@@ -45,9 +45,7 @@ static void equal_flows_share_equally(void)
         link_of(ports, 2, 8);
         for (int32_t r = 0; r < n; r++)
             kvt_link_add(&link_, 0, r, 0, 1, 1000, true);
-        int64_t rate = 1024 / n;
-        kvt_ticks end = (1000 * KVT_RATE_TICKS + rate - 1) / rate;
-        CHECK_CLOSE((double)end, (double)n * 1000 * NS, 0.004, "n microseconds");
+        kvt_ticks end = n * 1000 * NS + ((1 << 30) % n != 0);
         for (int32_t r = 0; r < n; r++)
             ends(r, end, "in the order of their start");
         ends(-1, KVT_NEVER, "nothing is left");
@@ -81,12 +79,12 @@ static void shares_are_max_min_over_the_ports(void)
     kvt_link_add(&link_, 0, 0, 0, 2, 2000, true);
     kvt_link_add(&link_, 0, 1, 0, 3, 500, true);
     kvt_link_add(&link_, 0, 2, 1, 2, 1750, true);
-    CHECK_I64(link_.flows[0].rate, 512, "a");
-    CHECK_I64(link_.flows[1].rate, 512, "b");
-    CHECK_I64(link_.flows[2].rate, 1024, "c");
+    CHECK_I64(link_.flows[0].rate, 1 << 29, "a");
+    CHECK_I64(link_.flows[1].rate, 1 << 29, "b");
+    CHECK_I64(link_.flows[2].rate, 1 << 30, "c");
     ends(1, 1000 * NS, "b");
-    CHECK_I64(link_.flows[0].rate, 768, "a");
-    CHECK_I64(link_.flows[1].rate, 768, "c");
+    CHECK_I64(link_.flows[0].rate, 3 << 28, "a");
+    CHECK_I64(link_.flows[1].rate, 3 << 28, "c");
     ends(2, 2000 * NS, "c: 750 bytes at 3/4");
     ends(0, 2750 * NS, "a: 1500 - 750 bytes at 1");
 }
@@ -99,7 +97,7 @@ static void a_dry_flow_leaves_its_share(void)
     kvt_link_add(&link_, 0, 0, 0, 1, 500, false);
     kvt_link_add(&link_, 0, 1, 0, 1, 2000, true);
     ends(-1, 1000 * NS, "the first runs dry");
-    CHECK_I64(link_.flows[1].rate, 1024, "the second has it all");
+    CHECK_I64(link_.flows[1].rate, 1 << 30, "the second has it all");
     kvt_link_add(&link_, 2000 * NS, 0, 0, 1, 100, true); /* the second has 500 left */
     ends(0, 2200 * NS, "100 bytes at half");
     ends(1, 2600 * NS, "400 bytes at 1");
@@ -112,10 +110,10 @@ static void a_dry_flow_leaves_its_share(void)
     ends(0, 600 * NS, "no bytes take no time");
 }
 
-/* A link with less than a byte a microsecond for each flow crawls, but never stops or turns. */
+/* A link with less than a byte a second for each flow crawls, but never stops or turns. */
 static void a_starved_link_crawls(void)
 {
-    static const double ports[] = {3e6, 2e6, 1e6, 5e6, 1};
+    static const double ports[] = {3, 2, 1, 5, 1};
     link_of(ports, 5, 64);
     for (int32_t r = 0; r < 64; r++)
         kvt_link_add(&link_, r, r, r % 3, 3 + r % 2, 1 + r, true);

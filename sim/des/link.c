@@ -7,7 +7,7 @@ int64_t kvt_rate_from_bytes_per_s(double bytes_per_s)
     double rate = bytes_per_s * ((double)KVT_RATE_TICKS / (double)KVT_TICKS_PER_S);
     if (rate < 1)
         return 1;
-    return rate > 0x1p42 ? INT64_C(1) << 42 : (int64_t)rate;
+    return rate > 0x1p60 ? INT64_C(1) << 60 : (int64_t)rate;
 }
 
 enum kvt_status kvt_link_init(struct kvt_link *link, struct kvt_arena *arena, int32_t ports,
@@ -56,7 +56,7 @@ static void share(struct kvt_link *link)
                 tightest = port;
         int64_t each = link->room[tightest] / link->users[tightest];
         if (each < 1)
-            each = 1; /* more flows than bytes a microsecond: crawl, but never stop */
+            each = 1; /* more flows than bytes a second: crawl, but never stop */
         for (int32_t i = 0; i < link->count; i++) {
             struct kvt_flow *flow = &link->flows[i];
             if (flow->rate != NOBODY || (flow->source != tightest && flow->sink != tightest))
@@ -85,7 +85,7 @@ static void advance(struct kvt_link *link, kvt_ticks now)
         struct kvt_flow *flow = &link->flows[i];
         moving = moving || flow->left > 0;
         kvt_i128 moved = (kvt_i128)flow->rate * passed;
-        flow->left = moved >= flow->left ? 0 : flow->left - (int64_t)moved;
+        flow->left = moved >= flow->left ? 0 : flow->left - moved;
     }
     link->busy += moving ? passed : 0;
 }
@@ -101,8 +101,8 @@ void kvt_link_add(struct kvt_link *link, kvt_ticks now, int32_t request, int32_t
         link->flows[i] = (struct kvt_flow){.source = source, .sink = sink, .request = request};
     }
     kvt_assert(!link->flows[i].last);
-    kvt_assert(bytes >= 0 && bytes < INT64_C(1) << 42);
-    link->flows[i].left += bytes * KVT_RATE_TICKS;
+    kvt_assert(bytes >= 0);
+    link->flows[i].left += (kvt_i128)bytes * KVT_RATE_TICKS;
     link->flows[i].last = last;
     link->bytes += bytes;
     share(link);
@@ -125,9 +125,13 @@ kvt_ticks kvt_link_next(const struct kvt_link *link)
         const struct kvt_flow *flow = &link->flows[i];
         if (flow->left == 0 && !flow->last)
             continue; /* dry: waits for bytes */
-        kvt_ticks rest = flow->left > 0 ? (flow->left + flow->rate - 1) / flow->rate : 0;
-        if (rest < next - link->now)
-            next = link->now + rest;
+        /* Ends within the time that the earliest so far leaves: no division for the others. */
+        kvt_ticks room = next - link->now;
+        if (flow->left > (kvt_i128)flow->rate * (room - 1))
+            continue;
+        if (flow->left == 0)
+            return link->now;
+        next = link->now + (kvt_ticks)((flow->left + flow->rate - 1) / flow->rate);
     }
     return next;
 }

@@ -7,7 +7,7 @@
  * starts or ends, and never in between. Bytes may be added to a flow while it runs (by chunk, by
  * layer); a flow ends when its last bytes were added and all are through.
  *
- * Everything is a whole number: a rate is bytes per 2^20 ticks (1.024 us), what is left is bytes
+ * Everything is a whole number: a rate is bytes per 2^40 ticks (1.024 us), what is left is bytes
  * times 2^20. So a flow's end is exact, and rounds up to a tick.
  *
  * Cost: O(flows x ports) per start or end.
@@ -20,11 +20,11 @@
 #include "sim/base/arena.h"
 #include "sim/base/ticks.h"
 
-#define KVT_RATE_TICKS (INT64_C(1) << 20) /* a rate is bytes per this */
+#define KVT_RATE_TICKS (INT64_C(1) << 40) /* a rate is bytes per this, 1.07 s */
 
 struct kvt_flow {
-    int64_t left; /* bytes * 2^20 still to go, as of link->now */
-    int64_t rate; /* bytes per 2^20 ticks */
+    kvt_i128 left; /* bytes * 2^40 still to go, as of link->now */
+    int64_t rate;  /* bytes per 2^40 ticks */
     int32_t source, sink;
     int32_t request;
     bool last; /* no more bytes will be added */
@@ -32,7 +32,7 @@ struct kvt_flow {
 
 struct kvt_link {
     int32_t port_count;
-    int64_t *capacity;      /* [port_count] bytes per 2^20 ticks */
+    int64_t *capacity;      /* [port_count] bytes per 2^40 ticks */
     int64_t *room;          /* [port_count] scratch of the sharing */
     int32_t *users;         /* [port_count] scratch */
     struct kvt_flow *flows; /* [flow_capacity]; the first `count` are in use, in order of start */
@@ -43,7 +43,7 @@ struct kvt_link {
     kvt_ticks busy; /* time with at least one flow moving */
 };
 
-/* Rates are bytes/s; a port without limit may have INT64_MAX / 2^20. */
+/* Of bytes/s, at least 1 and at most 2^60. */
 int64_t kvt_rate_from_bytes_per_s(double bytes_per_s);
 
 enum kvt_status kvt_link_init(struct kvt_link *link, struct kvt_arena *arena, int32_t ports,

@@ -52,6 +52,9 @@ enum kvt_status kvt_core_init(struct kvt_core *core, struct kvt_arena *arena,
     for (int role = 0; role < KVT_ROLE_COUNT; role++)
         core->replica_count += spec->roles[role] != NULL ? spec->replicas[role] : 0;
     kvt_assert(core->replica_count > 0);
+    if (core->replica_count > INT16_MAX)
+        return kvt_err_set(err, KVT_ELIMIT, "want at most %d replicas in all, got %d", INT16_MAX,
+                           core->replica_count);
     KVT_TRY(kvt_arena_get(arena, (size_t)spec->request_count, sizeof *core->requests, "requests",
                           &core->requests, err));
     KVT_TRY(kvt_arena_get(arena, (size_t)core->replica_count, sizeof *core->replicas, "replicas",
