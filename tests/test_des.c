@@ -92,6 +92,132 @@ static void every_invariant_holds_after_every_step(void)
     }
 }
 
+/* Every gap between two tokens is in the histogram once, whatever interrupts a request. */
+static void gaps_add_up_in(void)
+{
+    struct world_outcome out;
+    char note[64];
+    world.cancels = 0;
+    world_run(&world, false, false, &out);
+    snprintf(note, sizeof note, "world %llu", (unsigned long long)world.seed);
+    CHECK_I64(out.gaps_missing, 0, note);
+    CHECK_I64(out.gap_ticks_missing, 0, note);
+}
+
+static void gaps_add_up(void)
+{
+    each_world(20000, WORLDS / 2, gaps_add_up_in);
+}
+
+/* Changes that must not matter, and what of the outcome they must not touch. */
+static void the_same_in_other_words_in(void)
+{
+    struct world_outcome plain, other;
+    world_run(&world, false, true, &plain);
+    for (int role = 0; role < KVT_ROLE_COUNT; role++)
+        world.roles[role].free_order =
+            world.roles[role].free_order == KVT_FREE_LIFO ? KVT_FREE_FIFO : KVT_FREE_LIFO;
+    world_run(&world, false, true, &other);
+    compare(&plain, &other, "the other order of the free list");
+    for (int role = 0; role < KVT_ROLE_COUNT; role++) {
+        if (world.roles[role].window > 0 || world.spec.core.roles[role] == NULL)
+            continue;
+        world.roles[role].window = world.costs[role].window = 1 << 21;
+        world.costs[role].window_slope = 0;
+    }
+    world_run(&world, true, false, &other);
+    compare(&plain, &other, "a window wider than every context, at no cost");
+    world.spec.series_points = 64;
+    world.spec.warmup = 0;
+    world_run(&world, false, false, &other);
+    CHECK_I64((int64_t)other.digest, (int64_t)plain.digest, "what is measured decides nothing");
+    for (int role = 0; role < KVT_ROLE_COUNT; role++)
+        world.spec.core.replicas[role] = 1;
+    world_run(&world, false, false, &plain);
+    for (int role = 0; role < KVT_ROLE_COUNT; role++)
+        world.spec.core.routers[role] =
+            (enum kvt_router)((world.spec.core.routers[role] + 1) % KVT_ROUTER_COUNT);
+    world_run(&world, false, false, &other);
+    compare(&plain, &other, "one replica, another router");
+}
+
+static void the_same_in_other_words_is_the_same(void)
+{
+    each_world(30000, WORLDS / 4, the_same_in_other_words_in);
+}
+
+/* The n-th request to the arena fails, n = 1, 2, ... until all are granted. */
+static void a_full_arena_is_a_status(void)
+{
+    for (uint64_t seed = 1; seed < 9; seed++) {
+        world_draw(&world, seed);
+        struct kvt_arena arena;
+        struct kvt_err err = {0};
+        static struct kvt_des des;
+        enum kvt_status status = KVT_ENOMEM;
+        for (long n = 1; status != KVT_OK && n < 1000; n++) {
+            err = (struct kvt_err){0};
+            CHECK_OK(kvt_arena_init(&arena, kvt_des_bytes(&world.spec), &err), err);
+            kvt_arena_fail_at(n);
+            status = kvt_des_init(&des, &arena, &world.spec, &err);
+            kvt_arena_fail_at(0);
+            CHECK_NOTE(status == KVT_OK || (status == KVT_ENOMEM && err.count == 1), err.text);
+            kvt_arena_release(&arena);
+        }
+        CHECK_I64(status, KVT_OK, "granted at last");
+    }
+}
+
+/* What is asked for ahead suffices at sizes far from those of the worlds. */
+static void the_arena_is_as_large_as_it_is_said_to_be(void)
+{
+    static const struct {
+        int32_t pages, page_tokens, running, replicas, requests, window, series, tenants;
+        bool named;
+    } rows[] = {
+        {1, 1, 1, 1, 1, 0, 2, 1, false},
+        {1, 65536, 1, 1, 1, 0, 2, 1, true},
+        {7, 65536, 7, 90, 3, 5, 512, 9, true},
+        {300000, 1, 4096, 2, 70000, 1, 512, 400, true},
+        {9, 16, 9, 3000, 20, 1, 2, 1, true},
+        {100, 16, 4096, 64, 33000, 0, 512, 60000, false},
+        {65537, 3, 1000, 3, 65537, 7, 64, 1, true},
+        {1, 1, 1, 1, 300000, 0, 2, 1, false},
+    };
+    int32_t *lengths = calloc(300000, sizeof *lengths);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        for (int way = 0; way < 3; way++) {
+            uint64_t seed = 1;
+            bool disaggregated = way > 0;
+            do
+                world_draw(&world, seed++);
+            while ((world.spec.core.roles[KVT_ROLE_SERVE] == NULL) != disaggregated);
+            for (int role = 0; role < KVT_ROLE_COUNT; role++) {
+                struct kvt_replica_spec *spec = &world.roles[role];
+                spec->pages = rows[i].pages;
+                spec->page_tokens = rows[i].page_tokens;
+                spec->max_running = rows[i].running;
+                spec->window = rows[i].window;
+                spec->named = rows[i].named;
+                spec->prefix_cache = rows[i].named && role != KVT_ROLE_DECODE;
+                world.spec.core.replicas[role] = rows[i].replicas;
+            }
+            world.spec.core.request_count = rows[i].requests;
+            world.spec.core.input = world.spec.core.output = lengths;
+            world.spec.core.tenants = rows[i].tenants;
+            world.spec.series_points = rows[i].series;
+            world.spec.concurrency = way == 2 ? 100000 : 0;
+            struct kvt_arena arena;
+            struct kvt_err err = {0};
+            static struct kvt_des des;
+            CHECK_OK(kvt_arena_init(&arena, kvt_des_bytes(&world.spec), &err), err);
+            CHECK_OK(kvt_des_init(&des, &arena, &world.spec, &err), err);
+            kvt_arena_release(&arena);
+        }
+    }
+    free(lengths);
+}
+
 /* Steps of a day, from day 100 on: the clock ends on day 104, and a run must say so, after the same
  * steps whether they are jumped over or not. */
 static void time_that_is_out_of_reach_is_a_limit(void)
@@ -148,6 +274,10 @@ const struct check_test check_des[] = {
     {"a macro-step equals its steps, to the last bit", a_macro_step_equals_its_steps, false},
     {"a log changes nothing", a_log_changes_nothing, false},
     {"every invariant holds after every step", every_invariant_holds_after_every_step, false},
+    {"gaps between tokens add up", gaps_add_up, false},
+    {"the same in other words is the same", the_same_in_other_words_is_the_same, false},
+    {"a full arena is a status", a_full_arena_is_a_status, false},
+    {"the arena is as large as it is said to be", the_arena_is_as_large_as_it_is_said_to_be, false},
     {"time that is out of reach is a limit", time_that_is_out_of_reach_is_a_limit, false},
     {"ten times as many worlds agree", many_worlds, true},
     {"the worlds are wild", the_worlds_are_wild, false},

@@ -225,6 +225,20 @@ static uint64_t digest_of(uint64_t digest, const void *bytes, size_t count)
     return digest;
 }
 
+static void count_gaps(const struct kvt_des *des, struct world_outcome *outcome)
+{
+    const struct kvt_observer *seen = &des->observer;
+    kvt_i128 ticks = 0;
+    for (int32_t r = 0; r < des->core.request_count; r++) {
+        if (des->core.requests[r].state != KVT_REQUEST_COMPLETED || seen->arrival[r] < seen->warmup)
+            continue;
+        outcome->gaps_missing += des->core.requests[r].output - 1;
+        ticks += seen->finish[r] - seen->first_token[r];
+    }
+    outcome->gaps_missing -= (int64_t)seen->itl.count;
+    outcome->gap_ticks_missing = (int64_t)(ticks - seen->itl.sum);
+}
+
 static void outcome_of(struct kvt_des *des, struct world_outcome *outcome)
 {
     const struct kvt_observer *seen = &des->observer;
@@ -243,6 +257,7 @@ static void outcome_of(struct kvt_des *des, struct world_outcome *outcome)
             }
         outcome->cached += des->core.replicas[i].cached_tokens;
     }
+    count_gaps(des, outcome);
     outcome->events = des->events;
     outcome->steps = seen->steps;
     for (int32_t tenant = 0; tenant < des->core.tenants; tenant++) {

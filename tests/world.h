@@ -26,9 +26,9 @@ struct world {
     int64_t hash_begin[WORLD_REQUESTS_MAX + 1];
     uint64_t hashes[WORLD_REQUESTS_MAX * 16];
     uint16_t tenant[WORLD_REQUESTS_MAX];
-    bool is_long;    /* prompts of up to 300,000 tokens, past every 16-bit count */
+    bool is_long;      /* prompts of up to 300,000 tokens, past every 16-bit count */
     bool is_clockwork; /* every step takes as long: all ends and arrivals tie */
-    int32_t cancels; /* requests cancelled at fixed event-independent times */
+    int32_t cancels;   /* requests cancelled at fixed event-independent times */
 };
 
 struct world_outcome {
@@ -40,6 +40,9 @@ struct world_outcome {
     uint64_t gauges; /* of the series */
     int64_t events, steps, arrived, completed, rejected, aborted, preemptions, cached;
     kvt_ticks end;
+    /* Gaps between tokens of measured requests that completed: each one's add up to the time from
+     * its first token to its last. Both 0 unless requests were cancelled. */
+    int64_t gaps_missing, gap_ticks_missing;
 };
 
 /* What of a == b must hold however a world is run; NULL, or the name of the first that does not. */
