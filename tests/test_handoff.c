@@ -231,6 +231,31 @@ static void a_retracted_request_comes_back_before_new_ones(void)
     nothing_is_left_over("three requests", 0);
 }
 
+/*
+ * Decode has 4 pages of 4. Request 0 (4 in, 12 out) runs; request 1 (8 in, 4 out) has reserved 2
+ * pages and is being computed. At context 8 request 0 wants a third page: it is alone, but another
+ * one holds what it lacks and can run without it. It goes to host memory, and comes back when
+ * request 1 is done.
+ */
+static void the_last_one_makes_room_for_one_on_its_way(void)
+{
+    two_roles(KVT_ENGINE_SGLANG);
+    fleet.roles[DECODE].pages = 4;
+    fleet_request(&fleet, 4, 12);
+    fleet_request(&fleet, 8, 4);
+    fleet_build(&fleet);
+    play("a", 0);
+    play("a d p P p", 1);
+    play("t k dD dD dD dD d", 0);
+    CHECK_TEXT(fleet_told(&fleet),
+               "[0+4! 1+4] send0:4! first0 send1:4 [1+4!] ack0 [d1@5] [d1@6] [d1@7] [d1@8] out0",
+               "alone");
+    play("P t k dD dD dD dD", 1);
+    CHECK_TEXT(fleet_told(&fleet), "send1:4! first1 ack1 [d1@9] [d1@10] [d1@11] done1 [d1@9]",
+               "and back");
+    CHECK_I64(state_of(0), KVT_REQUEST_RUNNING, "where it was");
+}
+
 static void a_cancel_in_host_memory_leaves_the_pools_whole(void)
 {
     two_roles(KVT_ENGINE_SGLANG);
@@ -299,6 +324,8 @@ const struct check_test check_handoff[] = {
     {"one output token ends at prefill", one_output_token_ends_at_prefill, false},
     {"a retracted request comes back before new ones",
      a_retracted_request_comes_back_before_new_ones, false},
+    {"the last one makes room for one on its way", the_last_one_makes_room_for_one_on_its_way,
+     false},
     {"a cancel in host memory leaves the pools whole",
      a_cancel_in_host_memory_leaves_the_pools_whole, false},
     {"a cancelled head lets the next one in", a_cancelled_head_lets_the_next_one_in, false},

@@ -1,4 +1,8 @@
 #include "sim/serve/router.h"
+
+#include <stdio.h>
+#include <string.h>
+
 #include "tests/check.h"
 #include "tests/fleet.h"
 
@@ -234,6 +238,30 @@ static void a_cached_prefix_is_not_computed_again(void)
     }
 }
 
+static void write_down(void *context, const struct kvt_decision *decision)
+{
+    char *text = context;
+    sprintf(text + strlen(text), "%s:%lld ",
+            kvt_decision_name((enum kvt_decision_kind)decision->kind), (long long)decision->count);
+}
+
+/* 5 tokens in, 5 out, pages of 4: pages 0 and 1 for the prompt; the fourth token's KV needs one
+ * more. The digest covers what is not about single pages. */
+static void a_log_names_every_page(void)
+{
+    char text[1024] = "";
+    fleet_begin(&fleet);
+    fleet_role(&fleet, KVT_ROLE_SERVE, KVT_ENGINE_VLLM)->named = true;
+    fleet_request(&fleet, 5, 5);
+    fleet_build(&fleet);
+    fleet.core.log.sink = write_down;
+    fleet.core.log.context = text;
+    fleet_arrive(&fleet, 0);
+    fleet_run(&fleet, 0, 50);
+    CHECK_TEXT(text, "ARRIVE:5 ROUTE:5 ADMIT:5 ALLOC:0 ALLOC:1 FIRST:5 ALLOC:2 FINISH:5 FREE:3 ",
+               "in the order of decisions");
+}
+
 /* What each role needs, in whole pages of 4, to be able to serve a request at all. */
 static void what_can_never_fit_is_refused(void)
 {
@@ -346,6 +374,7 @@ const struct check_test check_policy[] = {
     {"vllm preempts an unfinished prompt first", vllm_preempts_an_unfinished_prompt_first, false},
     {"one step ahead runs once for nobody", one_step_ahead_runs_once_for_nobody, false},
     {"a cached prefix is not computed again", a_cached_prefix_is_not_computed_again, false},
+    {"a log names every page", a_log_names_every_page, false},
     {"what can never fit is refused", what_can_never_fit_is_refused, false},
     {"a router chooses as it says", a_router_chooses_as_it_says, false},
     {"a prefix-aware router goes where half is known",

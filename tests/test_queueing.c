@@ -241,6 +241,26 @@ static void a_closed_loop_keeps_its_clients_busy(void)
     CHECK_I64(queue.des.core.counts[0].completed, 50, "all came at 0");
 }
 
+/* Events do not grow with tokens: a decode of any length is a few, one step ahead or not. */
+static void a_long_answer_costs_no_more_events(void)
+{
+    for (int overlap = 0; overlap < 2; overlap++) {
+        int64_t events[2];
+        for (int length = 0; length < 2; length++) {
+            queue_of(100, KVT_ROLE_DECODE, 32);
+            queue.role.overlap = overlap == 1;
+            for (int32_t r = 0; r < 100; r++) {
+                queue.input[r] = 64;
+                queue.output[r] = length == 0 ? 50 : 5000;
+            }
+            run();
+            events[length] = queue.des.events;
+        }
+        CHECK_I64(events[1], events[0], "a hundred times as long");
+        CHECK_NOTE(events[0] <= 4 * 100, "four events a request");
+    }
+}
+
 /* ---- hand-off ------------------------------------------------------------------------------ */
 
 /*
@@ -318,6 +338,7 @@ const struct check_test check_queueing[] = {
     {"requests in the system are rate times time", requests_in_the_system_are_rate_times_time,
      false},
     {"a closed loop keeps its clients busy", a_closed_loop_keeps_its_clients_busy, false},
+    {"a long answer costs no more events", a_long_answer_costs_no_more_events, false},
     {"KV arrives when it should", kv_arrives_when_it_should, false},
     {NULL, NULL, false},
 };
