@@ -417,7 +417,7 @@ static void the_effective_configuration_reads_back_as_the_same(void)
         "slo: {ttft: {p50: 1 ms, p99.9: 0.0333 s, mean: 1 us}, e2el: {p90: 1 h}}\n"
         "cost: {\"g: 1\": 0.1 USD/h, b: 2 USD/h}\ncalibration: {g: p/q.yaml, h: name}\n"
         "run: {seed: 18446744073709551615, warmup: 0.1 s, until: 33.3333333333 min, "
-        "series_points: 7}\n"
+        "series_points: 8}\n"
         "published: [{metric: x, role: serve, concurrency: 3, below: -0.25, fitted: true, note: "
         "\"n, m\"}, {metric: y, value: 705 GiB}]\n",
         SERVE "    replicas: {range: {min: 2, max: 8, step: 3}}\n    kv: {choices: [fp8, bf16]}\n"

@@ -250,6 +250,8 @@ static void keys_that_do_not_fit_together_are_refused(void)
          "c.yaml:5:35: fleet.serve.parallel.dcp: want a divisor of tp/dp (4), got 8"},
         {"until", SERVE "run: {warmup: 10 s, until: 10 s}\n",
          "c.yaml:5:28: run.until: want a time after run.warmup (10 s), got 10 s"},
+        {"odd series", SERVE "run: {series_points: 7}\n",
+         "c.yaml:5:22: run.series_points: want an even number (points merge in pairs), got 7"},
         {"decode_only without decode",
          SERVE "workload: {closed: {concurrency: 1, input: 1, output: 1, requests: 3, decode_only: "
                "true}}\n",

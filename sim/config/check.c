@@ -1,4 +1,5 @@
 /* What must hold between keys. Each rule on one key alone is in the schema. */
+#include <inttypes.h>
 #include <stdarg.h>
 #include <string.h>
 
@@ -170,6 +171,9 @@ static void check_run(const struct checker *c)
     if (run->until >= 0 && run->until <= run->warmup)
         complain(c, "run.until", "want a time after run.warmup (%.12g s), got %.12g s", run->warmup,
                  run->until);
+    if (run->series_points % 2 != 0)
+        complain(c, "run.series_points",
+                 "want an even number (points merge in pairs), got %" PRId64, run->series_points);
 }
 
 void kvt_config_check(const struct kvt_config *config, struct kvt_err *err)

@@ -357,7 +357,7 @@ static const struct kvt_rule run_rules[] = {
         .dimension = KVT_DIMENSION_TIME, .standard = "0 s"),
     ROW(REAL, "until", U, until, "arrivals end here, then the fleet drains; unset: the end of the "
         "trace or the number of requests", .dimension = KVT_DIMENSION_TIME, .flags = KVT_ABOVE),
-    ROW(INT64, "series_points", U, series_points, "points of each time series", .min = 2,
+    ROW(INT64, "series_points", U, series_points, "points of each time series; even", .min = 2,
         .max = 1e6, .standard = "512"),
     END
 };
