@@ -255,6 +255,10 @@ static void an_unknown_gpu_is_guessed_and_said_once(void)
         CHECK_NOTE(law->guess && t >= 0.0 && t < 1.0, kvt_family_names[f]);
         CHECK_NOTE(law->source[0] != '\0', kvt_family_names[f]);
     }
+    kvt_calibration_release(&c);
+    snprintf(other.name, sizeof other.name, "h100-pcie");
+    CHECK_OK(kvt_calibration_load(&c, NULL, &other, "vllm", NULL, &err), err);
+    CHECK_TEXT(c.name, "data-sheet", "h100-vllm is of another board");
     fclose(talk);
     CHECK_TEXT(text,
                "kvtwin: warning: no calibration for x900 under vllm; step times are guesses from "

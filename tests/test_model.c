@@ -366,6 +366,8 @@ static void gpus_are_found_by_name_and_by_memory(void)
     CHECK_TEXT(gpu.name, "a100-40g", "the nearer of two");
     CHECK_OK(kvt_gpu_known(&gpu, "A100", 80e9, &other), other);
     CHECK_TEXT(gpu.name, "a100-80g", "the nearer of two");
+    CHECK_OK(kvt_gpu_known(&gpu, "h20", -1, &other), other);
+    CHECK_TEXT(gpu.name, "h20", "the very name, although H20 is also an alias of h20-3e");
 }
 
 static void every_shipped_gpu_is_whole(void)

@@ -99,6 +99,14 @@ static char *shipped_path(const char *name, size_t name_bytes, const char *stack
     return path;
 }
 
+/* The shipped files are of SXM boards and named without saying so: h100-sxm reads h100-vllm.yaml,
+ * while an h100-pcie, which is another machine, does not. */
+static size_t board_bytes(const char *name)
+{
+    size_t bytes = strlen(name);
+    return bytes > 4 && strcmp(name + bytes - 4, "-sxm") == 0 ? bytes - 4 : bytes;
+}
+
 enum kvt_status kvt_calibration_load(struct kvt_calibration *calibration, const char *name_or_path,
                                      const struct kvt_gpu *gpu, const char *stack, FILE *talk,
                                      struct kvt_err *err)
@@ -110,7 +118,7 @@ enum kvt_status kvt_calibration_load(struct kvt_calibration *calibration, const 
             err, KVT_ECONFIG,
             "GPU \"%s\" is known by its memory only: it has no rates to simulate with", gpu->name);
     if (name_or_path == NULL) {
-        path = shipped_path(gpu->name, strcspn(gpu->name, "-"), stack);
+        path = shipped_path(gpu->name, board_bytes(gpu->name), stack);
     } else {
         size_t bytes = strlen(name_or_path);
         bool is_path = strchr(name_or_path, '/') != NULL ||

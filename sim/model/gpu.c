@@ -230,8 +230,9 @@ static double distance(double a, double b)
     return a > 0 && b > 0 ? fabs(log(a / b)) : 0;
 }
 
-/* The file of that name; among several (A100 of 40 and 80 GB) the one nearest to `nominal`, or the
- * largest when nominal is not given. */
+/* The file of that name; among several (A100 of 40 and 80 GB) the one nearest to `nominal`. When
+ * that is not given: the file whose very name it is ("h20", and not h20-3e whose alias is H20),
+ * else the largest. */
 static enum kvt_status find(struct kvt_gpu *gpu, const char *name, double nominal, bool *found,
                             char near[64], struct kvt_err *err)
 {
@@ -240,6 +241,7 @@ static enum kvt_status find(struct kvt_gpu *gpu, const char *name, double nomina
     char *folder = kvt_path_join(kvt_data_folder(), "configs/gpus");
     int32_t count = folder == NULL ? 0 : list_files(folder, files);
     enum kvt_status status = KVT_OK;
+    bool exact = false;
     *found = false;
     fold(name, folded, sizeof folded);
     for (int32_t i = 0; i < count && status == KVT_OK; i++) {
@@ -249,9 +251,12 @@ static enum kvt_status find(struct kvt_gpu *gpu, const char *name, double nomina
         list[i] = names[i];
         if (status != KVT_OK || !is_named(&one, folded))
             continue;
-        bool better = !*found || (nominal > 0 ? distance(one.memory_nominal, nominal) <
-                                                    distance(gpu->memory_nominal, nominal)
-                                              : one.memory_nominal > gpu->memory_nominal);
+        bool very = nominal <= 0 && strcmp(one.name, name) == 0;
+        bool better = !*found || very ||
+                      (nominal > 0 ? distance(one.memory_nominal, nominal) <
+                                         distance(gpu->memory_nominal, nominal)
+                                   : !exact && one.memory_nominal > gpu->memory_nominal);
+        exact = exact || very;
         if (better)
             *gpu = one;
         *found = true;
