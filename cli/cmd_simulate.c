@@ -144,6 +144,8 @@ static enum kvt_status simulate(const struct kvt_cli *cli, const struct kvt_conf
                                        .progress_context = &outputs->progress};
     KVT_TRY(outputs_begin(cli, outputs, &how, err));
     KVT_TRY(kvt_simulation_init(&simulation, config, &how, err));
+    outputs->log.names = simulation.names;
+    outputs->log.name_count = simulation.des.core.replica_count;
     kvt_progress_begin(&outputs->progress, "simulating", kvt_cli_shows_progress(cli));
     enum kvt_status ran = kvt_simulation_run(&simulation, &how, err);
     kvt_progress_end(&outputs->progress);
@@ -153,11 +155,6 @@ static enum kvt_status simulate(const struct kvt_cli *cli, const struct kvt_conf
         struct kvt_err own = {0};
         status = kvt_simulation_result(&simulation, &result, &own);
         if (status == KVT_OK && outputs->has_log) {
-            const char *names[256];
-            for (int32_t i = 0; i < result.replica_count && i < 256; i++)
-                names[i] = result.replicas[i].name;
-            outputs->log.names = names;
-            outputs->log.name_count = result.replica_count < 256 ? result.replica_count : 256;
             outputs->has_log = false;
             status = kvt_decision_log_finish(&outputs->log, &own);
         }

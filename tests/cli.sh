@@ -177,6 +177,9 @@ cmp -s "$work/made/run.h5" "$work/made/again.h5" || fail "the same run gives oth
 run "a run does not differ from itself" 0 diff "$work/made/run.h5" "$work/made/again.h5"
 run "another run differs" 0 simulate $config -o "$work/made/other.h5" --set workload.trace.speed=2
 run "and diff says so" 1 diff "$work/made/run.h5" "$work/made/other.h5"
+run "a log names the replicas from its first line on" 0 simulate $config --log "$work/made/run.log"
+grep -q "replica-" "$work/made/run.log" && fail "a replica without its name"
+grep -q "prefill-0 *ADMIT" "$work/made/run.log" || fail "no prefill-0"
 run "diff of what is no run" 3 diff "$work/made/run.h5" README.md
 err_has "README.md"
 

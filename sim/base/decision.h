@@ -19,13 +19,13 @@
 #include "sim/base/ticks.h"
 
 /* clang-format off */
-#define KVT_DECISIONS(X)                                                                      \
+#define KVT_DECISIONS(X)                                                                     \
     X(ARRIVE,     true,  "a request reached the router; count is its input tokens")          \
-    X(ROUTE,      true,  "the router chose a replica; count is the replica")                 \
+    X(ROUTE,      true,  "the router chose the replica; count is its input tokens")          \
     X(REJECT,     true,  "a request can never fit; count is the tokens it would need")       \
     X(RESERVE,    true,  "decode reserved pages before prefill started; count is the pages") \
     X(SHARE,      true,  "a prefix hit: count pages are shared instead of computed")         \
-    X(ADMIT,      true,  "a request entered the batch; count is the new tokens to compute")  \
+    X(ADMIT,      true,  "a request, or its next chunk, joined a step; count is its new tokens")\
     X(ALLOC,      false, "a page was taken; count is the page")                              \
     X(WRITE,      false, "a page is written by a step or a transfer; count is the page")     \
     X(CHECK,      false, "a guard looked at a page and passed it; count is the page")        \

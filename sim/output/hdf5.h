@@ -18,8 +18,8 @@
  *   /meta        attributes: seed (uint64), digest (16 hex digits), version, cpu (features that
  *                math libraries look at), hdf5, zlib, gsl, libc (their versions), interrupted,
  *                end_ns, warmup_ns (int64), title, model, fleet
- *   /decisions   when logged: compound (time int64 ticks, count int64, request int32, replica
- * int16, kind int16), attribute kinds = the names by number
+ *   /decisions   when logged: compound (time int64 ticks, count int64, request int32,
+ *                replica int16, kind int16), attribute kinds = the names by number
  *
  * Equal runs give equal bytes: no object times are kept and nothing depends on addresses or names.
  * Datasets are contiguous: 1,000,000 requests are 46 MB; shuffle and deflate 1 would make 15 MB of

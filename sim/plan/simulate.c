@@ -112,8 +112,21 @@ static enum kvt_status take_columns(struct kvt_simulation *simulation, struct kv
         KVT_TRY(kvt_arena_get(arena, rows, 2, what, &simulation->tenant, err));
     KVT_TRY(kvt_arena_get(arena, replicas, sizeof *simulation->replicas, what,
                           &simulation->replicas, err));
+    KVT_TRY(kvt_arena_get(arena, replicas, sizeof(char *), what, &simulation->names, err));
     return kvt_arena_get(arena, replicas, sizeof *simulation->replica_names, what,
                          &simulation->replica_names, err);
+}
+
+/* "decode-0": by role, and from the first of it. The log wants them before the run. */
+static void name_replicas(struct kvt_simulation *simulation)
+{
+    const struct kvt_core *core = &simulation->des.core;
+    for (int32_t i = 0; i < core->replica_count; i++) {
+        enum kvt_role role = core->replicas[i].spec.role;
+        snprintf(simulation->replica_names[i], sizeof simulation->replica_names[i], "%s-%d",
+                 kvt_role_names[role], i - core->pools[role].first);
+        simulation->names[i] = simulation->replica_names[i];
+    }
 }
 
 static enum kvt_status setup(struct kvt_simulation *simulation,
@@ -135,7 +148,9 @@ static enum kvt_status setup(struct kvt_simulation *simulation,
     KVT_TRY(kvt_des_init(&simulation->des, &simulation->arena, &spec, err));
     simulation->des.core.log.sink = options->sink;
     simulation->des.core.log.context = options->context;
-    return take_columns(simulation, &simulation->arena, err);
+    KVT_TRY(take_columns(simulation, &simulation->arena, err));
+    name_replicas(simulation);
+    return KVT_OK;
 }
 
 enum kvt_status kvt_simulation_init(struct kvt_simulation *simulation,
@@ -240,9 +255,6 @@ static void fill_replicas(struct kvt_simulation *simulation)
     const struct kvt_des *des = &simulation->des;
     for (int32_t i = 0; i < des->core.replica_count; i++) {
         const struct kvt_replica *replica = &des->core.replicas[i];
-        int32_t first = des->core.pools[replica->spec.role].first;
-        snprintf(simulation->replica_names[i], sizeof simulation->replica_names[i], "%s-%d",
-                 kvt_role_names[replica->spec.role], i - first);
         simulation->replicas[i] = (struct kvt_result_replica){
             .name = simulation->replica_names[i],
             .series = &des->observer.series[i],

@@ -37,6 +37,7 @@ struct kvt_simulation {
     struct kvt_des des;
     struct kvt_result_replica *replicas;
     char (*replica_names)[32];
+    const char **names; /* of the replicas, in the order of a decision's replica; set by init */
     uint8_t *fate;
     int16_t *prefill_replica, *decode_replica, *tenant;
     int32_t *preemptions, *cached;
