@@ -110,13 +110,13 @@ static void print_ledger(const struct kvt_memory *memory)
 static void print_kv(const struct kvt_role_memory *plan)
 {
     const struct kvt_memory *m = &plan->memory;
-    printf("  KV      %.0f B/token and GPU in %s", m->kv_bytes_per_token,
+    printf("  %-9s %.0f bytes per token on each GPU, in %s", "KV", m->kv_bytes_per_token,
            kvt_kv_dtype_names[m->kv]);
     if (m->slot.charged_bytes != m->slot.stored_bytes)
         printf(" (charged as %.0f: the pool takes %.1f %% more than its budget)",
                m->charged_bytes_per_token,
                100 * (m->kv_bytes_per_token / m->charged_bytes_per_token - 1));
-    printf("\n  tokens  %lld in %lld pages of %lld", (long long)m->kv_tokens,
+    printf("\n  %-9s %lld in %lld pages of %lld", "tokens", (long long)m->kv_tokens,
            (long long)m->kv_pages, (long long)m->page_tokens);
     if (plan->want.layout.dp > 1)
         printf(" on each of %d attention ranks; %lld per replica", plan->want.layout.dp,
@@ -124,16 +124,27 @@ static void print_kv(const struct kvt_role_memory *plan)
     putchar('\n');
 }
 
+/* Lines of 80 columns at most. */
 static void print_requests(const struct view *view, const struct kvt_role_memory *plan)
 {
     const struct kvt_memory *m = &plan->memory;
-    printf("  %-10s", "requests");
-    for (int32_t i = 0; i < view->context_count; i++)
-        if (is_shown(view, m, i))
-            printf(" %lld of %lld tokens;", (long long)replica_requests(plan, view->contexts[i]),
-                   (long long)view->contexts[i]);
-    printf(" %lld of %lld (the longest)\n", (long long)replica_requests(plan, m->max_model_len),
-           (long long)m->max_model_len);
+    int column = printf("  %-9s", "requests");
+    const char *unit = " tokens";
+    for (int32_t i = 0; i <= view->context_count; i++) {
+        bool longest = i == view->context_count;
+        int64_t context = longest ? m->max_model_len : view->contexts[i];
+        if (!longest && (context == m->max_model_len || !is_shown(view, m, i)))
+            continue;
+        char item[64];
+        int bytes = snprintf(item, sizeof item, " %lld of %lld%s%s",
+                             (long long)replica_requests(plan, context), (long long)context, unit,
+                             longest ? " (the longest)" : ",");
+        unit = "";
+        if (column + bytes > 80)
+            column = printf("\n  %-9s", "") - 1;
+        column += printf("%s", item);
+    }
+    putchar('\n');
 }
 
 static void print_text(const struct view *view, enum kvt_role role,
@@ -155,7 +166,7 @@ static void print_text(const struct view *view, enum kvt_role role,
            kvt_engine_names[plan->want.engine], m->fraction);
     print_bar(m);
     print_ledger(m);
-    printf("  weights checkpoint %.1f GiB, %.2f GiB x %d GPUs; one GPU loads %.2f GiB\n",
+    printf("  %-9s checkpoint %.1f GiB (%.2f GiB x %d); one GPU loads %.2f GiB\n", "weights",
            (double)m->checkpoint_bytes / GIB,
            (double)m->checkpoint_bytes / GIB / m->gpus_per_replica, m->gpus_per_replica,
            (double)m->weights_bytes / GIB);

@@ -60,10 +60,11 @@ static void show_text(const struct kvt_model *model, const struct kvt_weights *w
                (double)checkpoint_in(model, shown[i]) / 1e9,
                i + 1 < sizeof shown / sizeof *shown ? "," : "\n");
     printf("  %-16s", "KV bytes/token");
+    const char *comma = "";
     for (int d = 0; d < KVT_KV_DTYPE_COUNT; d++) {
         int64_t bytes = slot_bytes(model, (enum kvt_kv_dtype)d);
         if (bytes > 0)
-            printf(" %s %lld", kvt_kv_dtype_names[d], (long long)bytes);
+            printf("%s %s %lld", comma, kvt_kv_dtype_names[d], (long long)bytes), comma = ",";
     }
     putchar('\n');
 }

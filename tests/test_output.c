@@ -252,8 +252,8 @@ static void the_text_table_reads_like_this(void)
         "ITL p99 <= 20.00 ms                              50.00 ms   missed\n"
         "----------------- Replicas (means over the run) ------------------\n"
         "                    busy   running   waiting  KV in use    KV peak\n"
-        "serve-0             0.25      1.50      0.50       0.30       0.40\n"
-        "serve-1             0.50      2.00      0.50       0.30       0.75\n"
+        "serve-0             0.25      1.50      0.50     0.3000     0.4000\n"
+        "serve-1             0.50      2.00      0.50     0.3000     0.7500\n"
         "==================================================================\n"
         "seed 2385, digest 0123456789abcdef\n";
     /* clang-format on */

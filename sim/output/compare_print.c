@@ -68,6 +68,24 @@ static void print_logs(const struct kvt_comparison *c, FILE *file)
     }
 }
 
+static void print_lines(char side, const char *text, FILE *file)
+{
+    fprintf(file, "     %c  ", side);
+    for (; *text != '\0'; text++)
+        if (*text == '\n')
+            fputs("\n        ", file);
+        else
+            fputc(*text, file);
+    fputc('\n', file);
+}
+
+static void print_long(const struct kvt_pair *pair, const char *a, const char *b, FILE *file)
+{
+    fprintf(file, " %c %s\n", pair->equal ? ' ' : '*', pair->name);
+    print_lines('A', a, file);
+    print_lines('B', b, file);
+}
+
 static void print_pairs(const char *title, const struct kvt_pairs *pairs, bool all, FILE *file)
 {
     if (pairs->different == 0) {
@@ -84,8 +102,12 @@ static void print_pairs(const char *title, const struct kvt_pairs *pairs, bool a
         double value;
         if (!pair->equal && relative(pair, &value))
             snprintf(difference, sizeof difference, " %+12.4g", value);
-        fprintf(file, " %c %-36s %18s %18s%s\n", pair->equal ? ' ' : '*', pair->name,
-                or_dash(pair->text[0]), or_dash(pair->text[1]), difference);
+        const char *a = or_dash(pair->text[0]), *b = or_dash(pair->text[1]);
+        if (strlen(a) > 18 || strlen(b) > 18) /* what would burst the columns, or has lines */
+            print_long(pair, a, b, file);
+        else
+            fprintf(file, " %c %-36s %18s %18s%s\n", pair->equal ? ' ' : '*', pair->name, a, b,
+                    difference);
     }
 }
 

@@ -142,7 +142,7 @@ static void replicas(const struct kvt_summary *s, FILE *file)
         double mean[KVT_GAUGE_COUNT] = {0};
         for (int32_t g = 0; replica->series != NULL && g < KVT_GAUGE_COUNT; g++)
             mean[g] = kvt_series_mean_all(replica->series, (enum kvt_gauge)g);
-        fprintf(file, "%-16s%8.2f%10.2f%10.2f%11.2f%11.2f\n", replica->name,
+        fprintf(file, "%-16s%8.2f%10.2f%10.2f%11.4f%11.4f\n", replica->name,
                 r->end > 0 ? (double)replica->busy / (double)r->end : 0, mean[KVT_GAUGE_RUNNING],
                 mean[KVT_GAUGE_WAITING], mean[KVT_GAUGE_PAGES] / pages,
                 (double)replica->pages_peak / pages);
