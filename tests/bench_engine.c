@@ -3,8 +3,8 @@
  *
  * Engine alone: requests of 512 tokens in and 128 out at 1 and 8 replicas, pages of 64 tokens,
  * prefix cache and guards off; then with the output doubled, which must not cost more, since cost
- * grows with decisions and not with tokens. The bare loop of a binary heap that holds as many
- * events (pop the earliest, put it back later) says what an event costs on this machine at least.
+ * grows with decisions and not with tokens. The bare loop of a binary heap that holds one event per
+ * request under way (take the earliest, put it back later) says what an event costs at least.
  *
  * Whole process: fork, exec, read the trace, write the HDF5 file. The best of the repeats, since
  * other load on the machine only ever adds time.
@@ -56,76 +56,104 @@ static void heap_sink(struct entry *heap, int32_t count)
 /* ns per event of a heap of `count` events that come back after a random while. */
 static double bare_heap_ns(int32_t count)
 {
-    enum { EVENTS = 2000000 };
-    struct entry heap[512] = {0};
-    double best = 1e9;
-    for (int repeat = 0; repeat < REPEATS; repeat++) {
-        struct kvt_stream stream;
-        kvt_stream_init(&stream, 1, KVT_PURPOSE_TEST, 0);
-        double start = now_s();
-        for (int64_t i = 0; i < EVENTS; i++) {
-            heap[0].time += 1 + kvt_stream_u32(&stream) % 1000;
-            heap[0].sequence = i;
-            heap_sink(heap, count);
-        }
-        double took = now_s() - start;
-        best = took < best ? took : best;
+    enum { EVENTS = 500000, MOST = 4096 };
+    static struct entry heap[MOST];
+    struct kvt_stream stream;
+    kvt_stream_init(&stream, 1, KVT_PURPOSE_TEST, 0);
+    count = count < 2 ? 2 : count > MOST ? MOST : count;
+    memset(heap, 0, sizeof heap);
+    double start = now_s();
+    for (int64_t i = 0; i < EVENTS; i++) {
+        heap[0].time += 1 + kvt_stream_u32(&stream) % 1000;
+        heap[0].sequence = i;
+        heap_sink(heap, count);
     }
-    return best * 1e9 / EVENTS;
+    return (now_s() - start) * 1e9 / EVENTS;
 }
 
 /* ---- the engine ---- */
 
+#define REQUESTS 200000
+
 struct speed {
     double requests_per_s, events_per_request, ns_per_event;
+    int32_t under_way; /* requests in the batches, on average */
 };
 
-static enum kvt_status engine_speed(int32_t replicas, int32_t output, struct speed *speed,
-                                    struct kvt_err *err)
+static enum kvt_status load_config(struct kvt_config *config, int32_t replicas, int32_t output,
+                                   struct kvt_err *err)
 {
     char text[1024];
-    int64_t requests = 200000;
     snprintf(text, sizeof text,
              "model: llama-3.1-8b\nengine: vllm\nfleet:\n  serve: {replicas: %d, gpu: h100-sxm, "
              "parallel: {tp: 1}, weights: fp8, kv: bf16, page_tokens: 64, router: round-robin, "
              "scheduler: {prefix_cache: false}}\n"
-             "workload: {open: {rate: %d req/s, input: 512, output: %d, requests: %lld}}\n",
-             replicas, 20 * replicas * 128 / output, output, (long long)requests);
-    struct kvt_config config;
-    KVT_TRY(kvt_config_parse(&config, "bench", text, strlen(text), "", NULL, 0, err));
-    double best = 1e9;
+             "workload: {open: {rate: %d req/s, input: 512, output: %d, requests: %d}}\n",
+             replicas, 20 * replicas, output, REQUESTS);
+    return kvt_config_parse(config, "bench", text, strlen(text), "", NULL, 0, err);
+}
+
+static enum kvt_status engine_speed(const struct kvt_config *config, struct speed *speed,
+                                    struct kvt_err *err)
+{
+    static struct kvt_simulation simulation;
     struct kvt_simulate_options options = {0};
-    for (int repeat = 0; repeat < REPEATS; repeat++) {
-        static struct kvt_simulation simulation;
-        KVT_TRY(kvt_simulation_init(&simulation, &config, &options, err));
-        KVT_TRY(kvt_simulation_run(&simulation, &options, err));
-        double engine_s = simulation.engine_s, events = (double)simulation.des.events;
-        if (engine_s < best)
-            *speed = (struct speed){(double)requests / engine_s, events / (double)requests,
-                                    engine_s * 1e9 / events};
-        best = engine_s < best ? engine_s : best;
-        kvt_simulation_release(&simulation);
+    KVT_TRY(kvt_simulation_init(&simulation, config, &options, err));
+    KVT_TRY(kvt_simulation_run(&simulation, &options, err));
+    double engine_s = simulation.engine_s, events = (double)simulation.des.events, running = 0;
+    for (int32_t i = 0; i < simulation.des.core.replica_count; i++)
+        running += kvt_series_mean_all(&simulation.des.observer.series[i], KVT_GAUGE_RUNNING);
+    *speed = (struct speed){REQUESTS / engine_s, events / REQUESTS, engine_s * 1e9 / events,
+                            (int32_t)running};
+    kvt_simulation_release(&simulation);
+    return KVT_OK;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double values[REPEATS])
+{
+    qsort(values, REPEATS, sizeof values[0], by_value);
+    return values[REPEATS / 2];
+}
+
+/* Everything in turn, so that a drift of the machine touches all alike; ratios pair by pair. */
+static enum kvt_status bench_replicas(int32_t replicas, struct kvt_err *err)
+{
+    struct kvt_config config, doubled;
+    KVT_TRY(load_config(&config, replicas, 128, err));
+    KVT_TRY(load_config(&doubled, replicas, 256, err));
+    struct speed one, two;
+    double rate[REPEATS], ns[REPEATS], bare[REPEATS], ratio[REPEATS], growth[REPEATS];
+    KVT_TRY(engine_speed(&config, &one, err)); /* warm-up; says how many are under way */
+    for (int i = 0; i < REPEATS; i++) {
+        bare[i] = bare_heap_ns(one.under_way);
+        KVT_TRY(engine_speed(&config, &one, err));
+        KVT_TRY(engine_speed(&doubled, &two, err));
+        rate[i] = one.requests_per_s;
+        ns[i] = one.ns_per_event;
+        ratio[i] = ns[i] / bare[i];
+        growth[i] = one.requests_per_s / two.requests_per_s - 1;
     }
+    printf("  %d replica%s %9.0f requests/s, %.2f events/request, %5.1f ns/event\n", replicas,
+           replicas > 1 ? "s" : " ", median(rate), one.events_per_request, median(ns));
+    printf("     a bare heap of one event per request under way (%d): %.1f ns/event, ratio %.1f\n",
+           one.under_way, median(bare), median(ratio));
+    printf("     twice the output tokens: %+.1f %% time per request\n", 100 * median(growth));
     kvt_config_release(&config);
+    kvt_config_release(&doubled);
     return KVT_OK;
 }
 
 static enum kvt_status bench_engine(struct kvt_err *err)
 {
-    printf("engine alone, 512 in: 200,000 requests, best of %d\n", REPEATS);
-    for (int32_t replicas = 1; replicas <= 8; replicas *= 8) {
-        struct speed speed, doubled;
-        double bare = bare_heap_ns(2 * replicas + 4);
-        KVT_TRY(engine_speed(replicas, 128, &speed, err));
-        KVT_TRY(engine_speed(replicas, 256, &doubled, err));
-        printf("  %d replica%s  %9.0f requests/s  %.2f events/request  %5.1f ns/event = %.1f bare "
-               "heap events of %.1f ns\n",
-               replicas, replicas > 1 ? "s" : " ", speed.requests_per_s, speed.events_per_request,
-               speed.ns_per_event, speed.ns_per_event / bare, bare);
-        printf("     output 256 instead of 128: %+.1f %% time per request\n",
-               100 * (speed.requests_per_s / doubled.requests_per_s - 1));
-    }
-    return KVT_OK;
+    printf("engine alone, 512 in, 128 out, %d requests, medians of %d\n", REQUESTS, REPEATS);
+    KVT_TRY(bench_replicas(1, err));
+    return bench_replicas(8, err);
 }
 
 /* ---- the whole process ---- */
@@ -139,7 +167,8 @@ static void bench_process(const char *what, int64_t requests, const char *const 
         fflush(stdout);
         pid_t child = fork();
         if (child == 0) {
-            if (freopen("/dev/null", "w", stdout) == NULL)
+            if (freopen("/dev/null", "w", stdout) == NULL ||
+                freopen("/dev/null", "w", stderr) == NULL)
                 _exit(127);
             execv(argv[0], (char *const *)(uintptr_t)argv);
             _exit(127);

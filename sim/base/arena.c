@@ -6,6 +6,8 @@
 
 #include "sim/base/assert.h"
 
+#define HUGE_BYTES (16u << 20)
+
 static long arena_fail_countdown;
 
 void kvt_arena_fail_at(long n)
@@ -23,6 +25,11 @@ enum kvt_status kvt_arena_init(struct kvt_arena *arena, size_t limit, struct kvt
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED)
         return kvt_err_set(err, KVT_ENOMEM, "cannot reserve %zu bytes of memory", bytes);
+#ifdef MADV_HUGEPAGE
+    if (bytes >=
+        HUGE_BYTES) /* one fault for 2 MiB instead of 512; advice, so failure is no error */
+        madvise(base, bytes, MADV_HUGEPAGE);
+#endif
     *arena = (struct kvt_arena){.base = base, .used = 0, .limit = bytes};
     return KVT_OK;
 }

@@ -48,6 +48,9 @@ static inline int64_t kvt_muldiv_ceil(int64_t a, int64_t b, int64_t c)
     kvt_assert(a >= 0);
     kvt_assert(b >= 0);
     kvt_assert(c > 0);
+    int64_t product;
+    if (!__builtin_mul_overflow(a, b, &product) && product <= INT64_MAX - c)
+        return (product + c - 1) / c; /* nearly always: no 128-bit division */
     kvt_u128 q = ((kvt_u128)a * (kvt_u128)b + (kvt_u128)(c - 1)) / (kvt_u128)c;
     return q > (kvt_u128)INT64_MAX ? INT64_MAX : (int64_t)q;
 }

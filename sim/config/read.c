@@ -176,7 +176,7 @@ static void read_section(struct kvt_reader *r, const struct kvt_rule *rule,
 /* 0 for "mean", 0.99 for "p99"; -1 when key is neither. */
 static double target_percentile(const char *key)
 {
-    double percent;
+    double percent = 0;
     if (strcmp(key, "mean") == 0)
         return 0;
     if (key[0] != 'p' || strlen(key) > 16 || kvt_double_parse(key + 1, &percent, NULL) != KVT_OK)

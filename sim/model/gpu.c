@@ -237,7 +237,7 @@ static enum kvt_status find(struct kvt_gpu *gpu, const char *name, double nomina
                             char near[64], struct kvt_err *err)
 {
     char folded[128], names[FILES_MAX][64], *files[FILES_MAX];
-    const char *list[FILES_MAX];
+    const char *list[FILES_MAX] = {0};
     char *folder = kvt_path_join(kvt_data_folder(), "configs/gpus");
     int32_t count = folder == NULL ? 0 : list_files(folder, files);
     enum kvt_status status = KVT_OK;
