@@ -1,7 +1,6 @@
 /*
  * cmd_model.c - models: what a shipped one is made of, and new ones from a config.json
  */
-#include <dirent.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,36 +124,23 @@ static enum kvt_status show(const struct kvt_cli *cli, const struct kvt_model *m
     return KVT_OK;
 }
 
-static int by_text(const void *a, const void *b)
-{
-    return strcmp(a, b);
-}
-
 static enum kvt_status list_models(struct kvt_err *err)
 {
-    static char names[512][64];
-    size_t count = 0;
+    enum { MOST = 512 };
+    char *files[MOST];
     char *folder = kvt_path_join(kvt_data_folder(), "configs/models");
-    DIR *open = folder == NULL ? NULL : opendir(folder);
-    if (open == NULL) {
-        enum kvt_status status = kvt_err_set(err, KVT_EIO, "cannot open the folder %s",
-                                             folder == NULL ? "configs/models" : folder);
-        free(folder);
-        return status;
+    int32_t count = folder == NULL ? -1 : kvt_folder_files(folder, ".yaml", files, MOST);
+    enum kvt_status status = KVT_OK;
+    if (count < 0)
+        status = kvt_err_set(err, KVT_EIO, "cannot open the folder %s",
+                             folder == NULL ? "configs/models" : folder);
+    for (int32_t i = 0; i < count; i++) {
+        const char *name = strrchr(files[i], '/') + 1;
+        printf("%.*s\n", (int)(strlen(name) - strlen(".yaml")), name);
+        free(files[i]);
     }
-    for (struct dirent *entry = readdir(open); entry != NULL && count < 512;
-         entry = readdir(open)) {
-        char *dot = strstr(entry->d_name, ".yaml");
-        if (dot != NULL && dot[5] == '\0' && dot - entry->d_name < 64)
-            snprintf(names[count++], sizeof names[0], "%.*s", (int)(dot - entry->d_name),
-                     entry->d_name);
-    }
-    closedir(open);
     free(folder);
-    qsort(names, count, sizeof names[0], by_text);
-    for (size_t i = 0; i < count; i++)
-        puts(names[i]);
-    return KVT_OK;
+    return status;
 }
 
 static enum kvt_status import(const struct kvt_cli *cli, const char *path, struct kvt_err *err)

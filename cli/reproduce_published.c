@@ -3,7 +3,6 @@
  *
  * Metrics of capacity come from the ledger, all others from a run (reproduce_serving.c).
  */
-#include <dirent.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -139,32 +138,15 @@ static enum kvt_status add_file(const char *path, struct kvt_reproduced_list *li
     return status;
 }
 
-static int by_text(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 static enum kvt_status add_folder(const char *folder, struct kvt_reproduced_list *list,
                                   struct kvt_err *err)
 {
     char *files[FILES_MAX];
-    size_t count = 0;
-    DIR *open = opendir(folder);
-    if (open == NULL)
+    int32_t count = kvt_folder_files(folder, ".yaml", files, FILES_MAX);
+    if (count < 0)
         return kvt_err_set(err, KVT_EIO, "cannot open the folder %s", folder);
-    for (struct dirent *entry = readdir(open); entry != NULL && count < FILES_MAX;
-         entry = readdir(open)) {
-        size_t length = strlen(entry->d_name);
-        char *path = NULL;
-        if (length > 5 && strcmp(entry->d_name + length - 5, ".yaml") == 0)
-            path = kvt_path_join(folder, entry->d_name);
-        if (path != NULL)
-            files[count++] = path;
-    }
-    closedir(open);
-    qsort(files, count, sizeof *files, by_text);
     enum kvt_status status = KVT_OK;
-    for (size_t i = 0; i < count; i++) {
+    for (int32_t i = 0; i < count; i++) {
         if (status == KVT_OK)
             status = add_file(files[i], list, err);
         free(files[i]);

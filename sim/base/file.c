@@ -1,6 +1,7 @@
 #define _DEFAULT_SOURCE /* realpath, readlink */
 #include "sim/base/file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -184,6 +185,30 @@ char *kvt_path_folder(const char *path)
         folder[count] = '\0';
     }
     return folder;
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+int32_t kvt_folder_files(const char *folder, const char *suffix, char *files[], int32_t most)
+{
+    DIR *open = opendir(folder);
+    int32_t count = 0;
+    if (open == NULL)
+        return -1;
+    for (struct dirent *entry = readdir(open); entry != NULL && count < most;
+         entry = readdir(open)) {
+        size_t length = strlen(entry->d_name), tail = strlen(suffix);
+        if (length <= tail || strcmp(entry->d_name + length - tail, suffix) != 0)
+            continue;
+        files[count] = kvt_path_join(folder, entry->d_name);
+        count += files[count] != NULL;
+    }
+    closedir(open);
+    qsort(files, (size_t)count, sizeof *files, by_text);
+    return count;
 }
 
 char *kvt_path_join(const char *folder, const char *path)

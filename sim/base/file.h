@@ -50,6 +50,10 @@ char *kvt_path_join(const char *folder, const char *path);
 /* The folder of path ("" for a bare name); malloc'ed. */
 char *kvt_path_folder(const char *path);
 
+/* Paths of the files in folder whose names end in suffix, sorted, into files[0..]; malloc'ed each.
+ * Returns how many, at most `most`, or -1 when the folder cannot be read. */
+int32_t kvt_folder_files(const char *folder, const char *suffix, char *files[], int32_t most);
+
 /* Where kvtwin's own configs/ lie: $KVTWIN_DATA, else beside the program, else the installed
  * place. Borrowed, constant. */
 const char *kvt_data_folder(void);

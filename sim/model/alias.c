@@ -8,7 +8,6 @@
  * not known is an error: "-Distill", "-Air", "-Flash", "-Coder", sizes and versions all stay.
  */
 #include <ctype.h>
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -130,29 +129,6 @@ static int match(const struct kvt_model *model, const char *folded, const char *
     return best;
 }
 
-static int by_text(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-/* The model files of a folder, sorted; malloc'ed paths. */
-static int32_t list_files(const char *folder, char *files[])
-{
-    DIR *open = opendir(folder);
-    int32_t count = 0;
-    if (open == NULL)
-        return 0;
-    for (struct dirent *entry = readdir(open); entry != NULL && count < FILES_MAX;
-         entry = readdir(open)) {
-        size_t length = strlen(entry->d_name);
-        if (length > 5 && strcmp(entry->d_name + length - 5, ".yaml") == 0)
-            files[count++] = kvt_path_join(folder, entry->d_name);
-    }
-    closedir(open);
-    qsort(files, (size_t)count, sizeof *files, by_text);
-    return count;
-}
-
 static enum kvt_status load_file(struct kvt_model *model, const char *path, struct kvt_err *err)
 {
     struct kvt_text text;
@@ -224,7 +200,8 @@ static enum kvt_status load_named(struct kvt_model *model, const char *name, str
 {
     struct search *search = calloc(1, sizeof *search);
     char *files[FILES_MAX], *folder = kvt_path_join(kvt_data_folder(), "configs/models");
-    int32_t dtype, count = folder == NULL ? 0 : list_files(folder, files);
+    int32_t dtype, count = folder == NULL ? 0 : kvt_folder_files(folder, ".yaml", files, FILES_MAX);
+    count = count < 0 ? 0 : count;
     enum kvt_status status = KVT_OK;
     if (search == NULL || folder == NULL)
         status = kvt_err_set(err, KVT_ENOMEM, "no memory for the list of models");

@@ -1,7 +1,6 @@
 #include "sim/model/gpu.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -200,31 +199,6 @@ static bool is_named(const struct kvt_gpu *gpu, const char *folded)
     return false;
 }
 
-static int by_text(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-static int32_t list_files(const char *folder, char *files[])
-{
-    DIR *open = opendir(folder);
-    int32_t count = 0;
-    if (open == NULL)
-        return 0;
-    for (struct dirent *entry = readdir(open); entry != NULL && count < FILES_MAX;
-         entry = readdir(open)) {
-        size_t length = strlen(entry->d_name);
-        char *path = NULL;
-        if (length > 5 && strcmp(entry->d_name + length - 5, ".yaml") == 0)
-            path = kvt_path_join(folder, entry->d_name);
-        if (path != NULL)
-            files[count++] = path;
-    }
-    closedir(open);
-    qsort(files, (size_t)count, sizeof *files, by_text);
-    return count;
-}
-
 static double distance(double a, double b)
 {
     return a > 0 && b > 0 ? fabs(log(a / b)) : 0;
@@ -239,7 +213,8 @@ static enum kvt_status find(struct kvt_gpu *gpu, const char *name, double nomina
     char folded[128], names[FILES_MAX][64], *files[FILES_MAX];
     const char *list[FILES_MAX] = {0};
     char *folder = kvt_path_join(kvt_data_folder(), "configs/gpus");
-    int32_t count = folder == NULL ? 0 : list_files(folder, files);
+    int32_t count = folder == NULL ? 0 : kvt_folder_files(folder, ".yaml", files, FILES_MAX);
+    count = count < 0 ? 0 : count;
     enum kvt_status status = KVT_OK;
     bool exact = false;
     *found = false;
