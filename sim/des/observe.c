@@ -128,17 +128,28 @@ void kvt_observe_arrival(struct kvt_observer *observer, const struct kvt_core *c
     kvt_series_set(series, now, value);
 }
 
+/* Requests that the replica computes: its batch, and those whose prompt is in the running step. */
+static int64_t running_of(const struct kvt_core *core, const struct kvt_replica *replica)
+{
+    int64_t running = replica->batch.members.count;
+    if (replica->in_flight == 0)
+        return running;
+    const struct kvt_step *step = &replica->steps[replica->oldest];
+    for (int32_t i = 0; i < step->chunk_count; i++)
+        running += core->requests[step->chunks[i].request].state == KVT_REQUEST_PREFILL;
+    return running;
+}
+
 void kvt_observe_step_end(struct kvt_observer *observer, const struct kvt_core *core, int32_t id,
                           kvt_ticks now)
 {
     const struct kvt_replica *replica = &core->replicas[id];
     struct kvt_series *series = &observer->series[id];
-    int64_t waiting = waiting_of(replica);
-    if (series->value[KVT_GAUGE_RUNNING] == replica->batch.members.count &&
-        series->value[KVT_GAUGE_WAITING] == waiting)
+    int64_t waiting = waiting_of(replica), running = running_of(core, replica);
+    if (series->value[KVT_GAUGE_RUNNING] == running && series->value[KVT_GAUGE_WAITING] == waiting)
         return; /* pages are read when something was decided: they grow in between */
     int64_t value[KVT_GAUGE_COUNT] = {
-        [KVT_GAUGE_RUNNING] = replica->batch.members.count,
+        [KVT_GAUGE_RUNNING] = running,
         [KVT_GAUGE_WAITING] = waiting,
         [KVT_GAUGE_PAGES] = replica->pages.held,
     };
