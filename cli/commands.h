@@ -4,6 +4,7 @@
 #define KVT_COMMANDS(X) \
     X(capacity)         \
     X(simulate)         \
+    X(calibrate)        \
     X(reproduce)        \
     X(diff)             \
     X(trace)            \

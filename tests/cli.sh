@@ -201,6 +201,35 @@ got=$?
 err_has "$work/small/run.h5"
 [ -z "$(ls "$work/small")" ] || fail "left behind: $(ls "$work/small")"
 
+# Tables of kernel times: a good one made here, and what is wrong with others.
+table=$work/h200_sxm-own-1.0-gemm.csv
+awk 'BEGIN {
+    print "op_name,gemm_dtype,m,n,k,latency"
+    for (n = 512; n <= 32768; n *= 2) for (k = 512; k <= 32768; k *= 2) for (m = 1; m < 5000; m *= 8) {
+        memory = (2 * n * k + 2 * m * (n + k)) / 4e12; compute = 2 * m * n * k / 7e14
+        printf "gemm,bfloat16,%d,%d,%d,%.9g\n", m, n, k, 1e3 * (4e-6 + memory + compute)
+    }
+}' >"$table"
+run "a table is fitted" 0 calibrate "$table" -o "$work/cal.yaml"
+err_is_empty
+out_has "own 1.0 gemm bfloat16"
+run "its calibration is read" 0 simulate $config --set calibration.h200-sxm="$work/cal.yaml" --explain-step
+run "a fit as JSON" 0 calibrate "$table" --test "$table" --format json
+out_starts "{"
+out_has '"interval_coverage"'
+run "a table for another GPU" 3 calibrate "$table" --gpu b200-sxm
+out_is_empty
+err_has "is a table of GPU \"h200-sxm\", --gpu wants \"b200-sxm\""
+sed '7s/,[^,]*$/,nan/' "$table" >"$work/h200_sxm-own-1.0-nan.csv"
+run "a time that is no number" 3 calibrate "$work/h200_sxm-own-1.0-nan.csv" -o "$work/no.yaml"
+err_has "h200_sxm-own-1.0-nan.csv:7: latency: "
+[ ! -e "$work/no.yaml" ] || fail "wrote a calibration of a bad table"
+head -n 2 "$table" >"$work/h200_sxm-own-1.0-one.csv"
+run "a table of one row" 3 calibrate "$work/h200_sxm-own-1.0-one.csv"
+err_has "h200_sxm-own-1.0-one.csv:2: own 1.0 gemm bfloat16: want at least 24 different rows"
+run "a table that is not there" 4 calibrate "$work/none.csv"
+run "no table" 2 calibrate
+
 interrupt() { # interrupt SIGNAL OPTION...: into $work/out, $work/err and $got
     signal=$1
     shift

@@ -21,6 +21,7 @@
     X(costs)            \
     X(calibration)      \
     X(cost)             \
+    X(fit)              \
     X(metrics)          \
     X(output)           \
     X(compare)          \

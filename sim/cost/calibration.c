@@ -8,6 +8,7 @@
 #include "sim/base/file.h"
 #include "sim/cost/calibration_file.h"
 #include "sim/cost/guess.h"
+#include "sim/cost/surface.h"
 
 #define CALIBRATION_BYTES_MAX ((size_t)4 << 20)
 
@@ -25,6 +26,8 @@ static enum kvt_status calibration_init(struct kvt_calibration *calibration, FIL
 
 void kvt_calibration_release(struct kvt_calibration *calibration)
 {
+    for (int32_t i = 0; calibration->laws != NULL && i < calibration->law_count; i++)
+        kvt_surface_free(calibration->laws[i].surface);
     free(calibration->laws);
     free(calibration->said);
     *calibration = (struct kvt_calibration){0};

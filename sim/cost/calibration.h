@@ -17,7 +17,14 @@
  *       bandwidth: 4.24 TB/s
  *       ...
  *       grid: {n: [256, 65536]}  # optional: where it was fitted; a model outside gets a warning
- *       held_out: {rows: 512, median: 0.05, mean: 0.08}   # or in_sample:
+ *       surface:                 # optional: a factor on a grid of sizes (surface.h)
+ *         axes: [m, n]           # up to 5; the last runs fastest
+ *         m: [1, 16, 256]        # knots of each
+ *         n: [256, 65536]
+ *         per_mille: >-          # 1000 ln(factor) at each knot
+ *           12 -3 40 -8 0 5
+ *       held_out: {rows: 512, median: 0.05, mean: 0.08}   # or in_sample:; also p90, floor
+ *       unseen: {rows: 900, median: 0.06, mean: 0.1, p90: 0.2, low: 0.8, high: 1.2, coverage: 0.9}
  *       source: where the numbers come from
  *
  * Whatever a file leaves out is filled with a roofline from the GPU's data sheet at stated

@@ -6,6 +6,7 @@
 #include "sim/base/assert.h"
 #include "sim/base/units.h"
 #include "sim/cost/calibration_file.h"
+#include "sim/cost/surface.h"
 
 /* A number of a law, or of the file: its key, unit, place in the struct and the laws that need or
  * take it (bits of kvt_law_kind). */
@@ -47,12 +48,17 @@ enum { NUMBER_KEYS = sizeof number_keys / sizeof number_keys[0] };
 enum { LIST_KEYS = sizeof list_keys / sizeof list_keys[0] };
 
 static const char *const law_keys[] = {
-    "family", "law",   "t0",           "serial",          "bandwidth", "flops", "p",
-    "tokens", "split", "split_tokens", "index_bandwidth", "at",        "time",  "rate",
-    "when",   "grid",  "held_out",     "in_sample",       "source",    "pad",   "skew"};
+    "family", "law",    "t0",    "serial",       "bandwidth",       "flops",
+    "p",      "tokens", "split", "split_tokens", "index_bandwidth", "at",
+    "time",   "rate",   "when",  "grid",         "held_out",        "in_sample",
+    "source", "pad",    "skew",  "unseen",       "surface"};
 static const char *const file_keys[] = {"calibration", "gpu",    "stack", "version",
                                         "skew",        "source", "laws"};
-static const char *const error_keys[] = {"rows", "median", "mean"};
+/* Errors: all but the last two are wanted by in_sample and held_out, low to coverage by unseen. */
+static const char *const error_keys[] = {"rows", "median", "mean", "p90", "floor"};
+static const char *const unseen_keys[] = {"rows", "median", "mean",    "p90",
+                                          "low",  "high",   "coverage"};
+static const char surface_axes_key[] = "axes", surface_values_key[] = "per_mille";
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 struct reader {
@@ -206,24 +212,133 @@ static void read_ranges(struct reader *r, const yaml_node_t *node, const char *k
     }
 }
 
+/* A mapping of numbers, the first needed of them wanted; the first is a count above 0. */
+static void read_number_map(struct reader *r, const yaml_node_t *node, const char *what,
+                            const char *const keys[], double *const values[], size_t count,
+                            size_t needed)
+{
+    if (!want_map(r, node, what))
+        return;
+    check_keys(r, node, keys, count);
+    for (size_t i = 0; i < count; i++) {
+        const yaml_node_t *value = find(r, node, keys[i]);
+        if (value == NULL && i < needed)
+            FAIL(r, node, "%s: wanted here, not given", keys[i]);
+        else if (value != NULL)
+            read_quantity(r, value, keys[i], KVT_DIMENSION_NONE, i == 0, values[i]);
+    }
+}
+
+static int64_t row_count(double rows)
+{
+    return (int64_t)(rows < 1e15 ? rows : 1e15);
+}
+
 static void read_errors(struct reader *r, const yaml_node_t *map, struct kvt_law *law)
 {
     const yaml_node_t *held = find(r, map, "held_out"), *in = find(r, map, "in_sample");
-    const yaml_node_t *node = held != NULL ? held : in;
-    double rows = 0.0;
-    if (node == NULL || !want_map(r, node, held != NULL ? "held_out" : "in_sample"))
-        return;
-    check_keys(r, node, error_keys, COUNT(error_keys));
-    double *const values[] = {&rows, &law->error_median, &law->error_mean};
-    for (size_t i = 0; i < COUNT(error_keys); i++) {
-        const yaml_node_t *value = find(r, node, error_keys[i]);
-        if (value == NULL)
-            FAIL(r, node, "%s: wanted here, not given", error_keys[i]);
-        else
-            read_quantity(r, value, error_keys[i], KVT_DIMENSION_NONE, i == 0, values[i]);
-    }
-    law->error_rows = (int64_t)(rows < 1e15 ? rows : 1e15);
+    const yaml_node_t *node = held != NULL ? held : in, *unseen = find(r, map, "unseen");
+    double rows = 0.0, unseen_rows = 0.0;
+    struct kvt_unseen *u = &law->unseen;
+    double *const errors[] = {&rows, &law->error_median, &law->error_mean, &law->error_p90,
+                              &law->repeat_floor};
+    double *const unseens[] = {&unseen_rows, &u->median, &u->mean,    &u->p90,
+                               &u->low,      &u->high,   &u->coverage};
+    if (node != NULL)
+        read_number_map(r, node, held != NULL ? "held_out" : "in_sample", error_keys, errors,
+                        COUNT(error_keys), 3);
+    if (unseen != NULL)
+        read_number_map(r, unseen, "unseen", unseen_keys, unseens, COUNT(unseen_keys), 6);
+    law->error_rows = row_count(rows);
     law->held_out = held != NULL;
+    u->rows = row_count(unseen_rows);
+}
+
+/* One axis of a surface: its name in axes, its knots under that name. */
+static void read_axis(struct reader *r, const yaml_node_t *map, const yaml_node_t *name_node,
+                      struct kvt_surface *surface)
+{
+    const char *name = scalar_text(r, name_node, surface_axes_key, "a size");
+    struct kvt_surface_axis *axis = &surface->axis[surface->axes];
+    while (name != NULL && axis->size < KVT_AXIS_COUNT &&
+           strcmp(kvt_axis_names[axis->size], name) != 0)
+        axis->size++;
+    if (name == NULL || axis->size == KVT_AXIS_COUNT) {
+        FAIL(r, name_node, "axes: unknown \"%.60s\"", name != NULL ? name : "");
+        return;
+    }
+    const yaml_node_t *list = find(r, map, name);
+    if (list == NULL || list->type != YAML_SEQUENCE_NODE || item_count(list) == 0 ||
+        item_count(list) > KVT_SURFACE_KNOTS) {
+        FAIL(r, list != NULL ? list : map, "%s: want a list of 1 to %d knots", name,
+             KVT_SURFACE_KNOTS);
+        return;
+    }
+    for (size_t i = 0; i < item_count(list); i++) {
+        double *at = &axis->at[axis->count++];
+        read_quantity(r, item(r, list, i), name, KVT_DIMENSION_NONE, true, at);
+        if (i > 0 && *at <= at[-1])
+            FAIL(r, list, "%s: want increasing numbers, got %g after %g", name, *at, at[-1]);
+    }
+    surface->axes++;
+}
+
+/* Whole numbers of thousandths, as many as the product of the axes. */
+static void read_surface_values(struct reader *r, const yaml_node_t *node,
+                                struct kvt_surface *surface)
+{
+    const char *text = scalar_text(r, node, surface_values_key, "numbers with spaces between");
+    int32_t count = 0;
+    while (text != NULL) {
+        char *end;
+        long value = strtol(text, &end, 10);
+        if (end == text || value < -20000 || value > 20000)
+            break;
+        if (count < surface->count)
+            surface->values[count] = 1e-3 * (double)value;
+        count++;
+        text = end;
+    }
+    if (text != NULL && (text[strspn(text, " \n")] != '\0' || count != surface->count))
+        FAIL(r, node, "%s: want %d whole numbers from -20000 to 20000, got %d and then \"%.10s\"",
+             surface_values_key, surface->count, count, text + strspn(text, " \n"));
+}
+
+static void read_surface(struct reader *r, const yaml_node_t *map, struct kvt_law *law)
+{
+    if (!want_map(r, map, "surface"))
+        return;
+    const yaml_node_t *axes = find(r, map, surface_axes_key);
+    const yaml_node_t *values = find(r, map, surface_values_key);
+    size_t keys = (size_t)(map->data.mapping.pairs.top - map->data.mapping.pairs.start);
+    if (axes == NULL || axes->type != YAML_SEQUENCE_NODE || item_count(axes) < 1 ||
+        item_count(axes) > KVT_SURFACE_AXES || values == NULL || keys != item_count(axes) + 2) {
+        FAIL(r, map, "surface: want axes (a list of 1 to %d sizes), knots for each, and %s",
+             KVT_SURFACE_AXES, surface_values_key);
+        return;
+    }
+    struct kvt_surface *surface = calloc(1, sizeof *surface);
+    bool failed = r->failed;
+    r->failed = false;
+    for (size_t i = 0; surface != NULL && i < item_count(axes); i++)
+        read_axis(r, map, item(r, axes, i), surface);
+    int64_t count = 1;
+    for (int32_t a = 0; surface != NULL && a < surface->axes; a++)
+        count *= surface->axis[a].count;
+    if (!r->failed && count > KVT_SURFACE_VALUES)
+        FAIL(r, map, "surface: want at most %d knots in all, got %lld", KVT_SURFACE_VALUES,
+             (long long)count);
+    if (surface != NULL && !r->failed)
+        kvt_surface_finish(surface);
+    if (surface != NULL && surface->values != NULL) {
+        read_surface_values(r, values, surface);
+        law->surface = surface;
+    } else {
+        if (!r->failed)
+            FAIL(r, map, "surface: no memory for its knots");
+        kvt_surface_free(surface);
+    }
+    r->failed = r->failed || failed;
 }
 
 /* at, time, rate: lists of one length, at increasing. */
@@ -311,6 +426,8 @@ static void read_law(struct reader *r, const yaml_node_t *map, struct kvt_law *l
     read_numbers(r, map, law);
     read_lists(r, map, law);
     read_errors(r, map, law);
+    if (find(r, map, "surface") != NULL)
+        read_surface(r, find(r, map, "surface"), law);
     if (find(r, map, "when") != NULL)
         read_ranges(r, find(r, map, "when"), "when", law->when);
     if (find(r, map, "grid") != NULL)

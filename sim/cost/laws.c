@@ -4,6 +4,7 @@
 #include <stddef.h>
 
 #include "sim/base/assert.h"
+#include "sim/cost/surface.h"
 
 #define X(name, text, help) text,
 const char *const kvt_family_names[KVT_FAMILY_COUNT] = {KVT_FAMILIES(X)};
@@ -114,11 +115,9 @@ static double knots_time(const struct kvt_law *law, const struct kvt_work *work,
     return work->bytes > law->at[last] ? t * (work->bytes / law->at[last]) : t;
 }
 
-double kvt_law_time(const struct kvt_law *law, const struct kvt_work *work, enum kvt_limit *limit)
+static double form_time(const struct kvt_law *law, const struct kvt_work *work,
+                        enum kvt_limit *limit)
 {
-    enum kvt_limit ignored;
-    if (limit == NULL)
-        limit = &ignored;
     switch (law->kind) {
     case KVT_LAW_CONSTANT:
         *limit = KVT_LIMIT_LAUNCH;
@@ -143,6 +142,13 @@ double kvt_law_time(const struct kvt_law *law, const struct kvt_work *work, enum
         break;
     }
     kvt_unreachable();
+}
+
+double kvt_law_time(const struct kvt_law *law, const struct kvt_work *work, enum kvt_limit *limit)
+{
+    enum kvt_limit ignored;
+    double t = form_time(law, work, limit != NULL ? limit : &ignored);
+    return law->surface == NULL ? t : t * kvt_surface_factor(law->surface, work);
 }
 
 bool kvt_law_admits(const struct kvt_law *law, const struct kvt_work *work)

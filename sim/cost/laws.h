@@ -21,6 +21,8 @@
  * kernels whose tiles change with m (int4). knots     log-log between points of size (bytes of a
  * message); proportional beyond the last
  *
+ * Any of them may carry a surface: a factor fitted on a grid of sizes.
+ *
  * All times in seconds, rates per second, sizes in bytes and FLOPs of one GPU.
  */
 #ifndef KVT_COST_LAWS_H
@@ -75,11 +77,12 @@
 #define KVT_LAWS(X) X(CONSTANT, "constant") X(ROOFLINE, "roofline") X(DECODE, "decode") \
                     X(SPARSE, "sparse") X(BUCKETS, "buckets") X(KNOTS, "knots")
 
-/* What a law may depend on or be limited to. Per GPU, except hidden, experts and topk. */
+/* What a law may depend on or be limited to. Per GPU, except hidden, experts and topk. routing: how
+ * tokens choose experts, 1 evenly, 2 by a power law. */
 #define KVT_DIMS(X) X(M, "m") X(N, "n") X(K, "k") X(HEADS, "heads") X(KV_HEADS, "kv_heads")       \
                     X(HEAD_DIM, "head_dim") X(HIDDEN, "hidden") X(INTER, "inter")                 \
                     X(EXPERTS, "experts") X(TOPK, "topk") X(RANKS, "ranks")                       \
-                    X(WEIGHT_BITS, "weight_bits")
+                    X(WEIGHT_BITS, "weight_bits") X(ROUTING, "routing")
 /* clang-format on */
 
 #define X(name, text, help) KVT_FAMILY_##name,
@@ -102,6 +105,8 @@ struct kvt_range {
     double min, max; /* both included; max 0: not limited */
 };
 
+struct kvt_surface; /* surface.h */
+
 struct kvt_law {
     enum kvt_family family;
     enum kvt_law_kind kind;
@@ -118,11 +123,19 @@ struct kvt_law {
     double rate[KVT_LAW_POINTS];          /* buckets: bytes/s */
     struct kvt_range when[KVT_DIM_COUNT]; /* the law holds for these only */
     struct kvt_range grid[KVT_DIM_COUNT]; /* where it was fitted */
+    struct kvt_surface *surface;          /* multiplies the time; NULL: 1. Owned */
     int64_t error_rows;                   /* rows behind the two below; 0: not stated */
     double error_median, error_mean;      /* of |predicted/measured - 1| */
-    bool held_out;                        /* those rows took no part in the fit */
-    bool guess;                           /* from the data sheet: nothing was measured */
-    int32_t line;                         /* in the calibration file */
+    double error_p90, repeat_floor;       /* the same; of repeats of one row. 0: not stated */
+    struct kvt_unseen {                   /* the same on shapes that took no part in the fit */
+        int64_t rows;
+        double median, mean, p90;
+        double low, high; /* 90 % of measured/predicted lie between */
+        double coverage;  /* share of other unseen shapes inside */
+    } unseen;
+    bool held_out; /* those rows took no part in the fit */
+    bool guess;    /* from the data sheet: nothing was measured */
+    int32_t line;  /* in the calibration file */
     char source[400];
 };
 

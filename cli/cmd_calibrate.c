@@ -1,0 +1,276 @@
+/*
+ * cmd_calibrate.c - kvtwin calibrate TABLE... -o CAL.yaml: laws from measured kernel times
+ */
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "sim/base/file.h"
+#include "sim/cost/calibration_print.h"
+#include "sim/cost/fit_calibration.h"
+#include "sim/cost/table.h"
+
+#define CALIBRATION_BYTES_MAX (200 * 1000)
+
+/* What one command works with; everything owned. */
+struct calibrate {
+    struct kvt_tables tables, tests;
+    struct kvt_gpu gpu;
+    struct kvt_fit *fits; /* [tables.series_count] */
+    struct shown {        /* one line of the result */
+        const struct kvt_fit *fit;
+        const char *name;
+        struct kvt_fit_errors errors;
+        double inside;
+    } * shown;
+    int32_t shown_count;
+};
+
+static enum kvt_status read_tables(const struct kvt_cli *cli, struct calibrate *c,
+                                   struct kvt_err *err)
+{
+    const char *gpu = kvt_cli_get(cli, "gpu"), *stack = kvt_cli_get(cli, "stack"), *test;
+    int32_t at = 0;
+    for (int32_t i = 0; i < cli->operand_count; i++)
+        KVT_TRY(kvt_tables_read(&c->tables, cli->operands[i], gpu, stack, err));
+    while ((test = kvt_cli_next(cli, "test", &at)) != NULL)
+        KVT_TRY(kvt_tables_read(&c->tests, test, gpu, stack, err));
+    if (c->tables.series_count == 0)
+        return kvt_err_set(err, KVT_ECONFIG, "%s: no row of a dtype that is known",
+                           cli->operands[0]);
+    char name[64];
+    snprintf(name, sizeof name, "%s", c->tables.gpu);
+    for (char *at_char = name; *at_char != '\0'; at_char++)
+        *at_char = *at_char == '_' ? '-' : *at_char;
+    KVT_TRY(kvt_gpu_load(&c->gpu, name, -1.0, err));
+    if (gpu != NULL) {
+        struct kvt_gpu wanted;
+        KVT_TRY(kvt_gpu_load(&wanted, gpu, -1.0, err));
+        if (strcmp(wanted.name, c->gpu.name) != 0)
+            return kvt_err_set(err, KVT_ECONFIG, "%s: is a table of GPU \"%s\", --gpu wants \"%s\"",
+                               cli->operands[0], c->gpu.name, wanted.name);
+    }
+    if (c->tests.path_count > 0 && strcmp(c->tests.gpu, c->tables.gpu) != 0)
+        return kvt_err_set(err, KVT_ECONFIG, "%s: is a table of GPU \"%s\", the fit is for \"%s\"",
+                           c->tests.paths[0], c->tests.gpu, c->tables.gpu);
+    if (c->gpu.bandwidth <= 0.0)
+        return kvt_err_set(err, KVT_ECONFIG,
+                           "GPU \"%s\" is known by its memory only: no table can "
+                           "be judged without its rates",
+                           c->gpu.name);
+    return KVT_OK;
+}
+
+/* All series, the longest first so that threads end together. */
+static enum kvt_status fit_all(struct calibrate *c, struct kvt_err *err)
+{
+    int32_t count = c->tables.series_count;
+    int32_t *order = malloc((size_t)count * sizeof *order);
+    struct kvt_err *errors = calloc((size_t)count, sizeof *errors);
+    c->fits = calloc((size_t)count, sizeof *c->fits);
+    enum kvt_status status = KVT_OK;
+    if (order == NULL || errors == NULL || c->fits == NULL)
+        status = kvt_err_set(err, KVT_ENOMEM, "no memory for %d fits", count);
+    for (int32_t i = 0; status == KVT_OK && i < count; i++) {
+        int32_t at = i;
+        for (; at > 0 && c->tables.series[order[at - 1]].rows < c->tables.series[i].rows; at--)
+            order[at] = order[at - 1];
+        order[at] = i;
+    }
+    if (status == KVT_OK) {
+#pragma omp parallel for schedule(dynamic, 1)
+        for (int32_t i = 0; i < count; i++) {
+            int32_t s = order[i];
+            kvt_fit_series(&c->fits[s], &c->tables.series[s], &c->tables, &c->gpu, &errors[s]);
+        }
+    }
+    for (int32_t i = 0; status == KVT_OK && i < count; i++)
+        if (errors[i].status != KVT_OK)
+            status = kvt_err_set(err, errors[i].status, "%s", errors[i].text);
+    if (status == KVT_OK)
+        kvt_fits_judge(c->fits, count);
+    free(order);
+    free(errors);
+    return status;
+}
+
+static enum kvt_status show_tests(const struct kvt_cli *cli, struct calibrate *c,
+                                  struct kvt_err *err)
+{
+    for (int32_t i = 0; i < c->tests.series_count; i++) {
+        struct kvt_series *series = &c->tests.series[i];
+        double floor;
+        kvt_series_average(series, &floor);
+        const struct kvt_fit *fit = kvt_fits_for(c->fits, c->tables.series_count, series);
+        if (fit == NULL) {
+            kvt_cli_say(cli, 0, "kvtwin: warning: %s: nothing was fitted to test it against",
+                        series->name);
+            continue;
+        }
+        struct shown *shown = &c->shown[c->shown_count++];
+        *shown = (struct shown){.fit = fit, .name = series->name};
+        KVT_TRY(
+            kvt_fit_test(fit, series->samples, series->count, &shown->errors, &shown->inside, err));
+    }
+    return KVT_OK;
+}
+
+static enum kvt_status show(const struct kvt_cli *cli, struct calibrate *c, struct kvt_err *err)
+{
+    int32_t count = c->tests.path_count > 0 ? c->tests.series_count : c->tables.series_count;
+    c->shown = calloc((size_t)count + 1, sizeof *c->shown);
+    if (c->shown == NULL)
+        return kvt_err_set(err, KVT_ENOMEM, "no memory for %d results", count);
+    for (int32_t i = 0; i < c->tables.series_count; i++) {
+        const struct kvt_fit *fit = &c->fits[i];
+        if (fit->trouble[0] != '\0')
+            kvt_cli_say(cli, 0, "kvtwin: warning: %s: %s%s", fit->series->name,
+                        fit->bad ? "not used: " : "", fit->trouble);
+        if (c->tests.path_count == 0)
+            c->shown[c->shown_count++] = (struct shown){.fit = fit,
+                                                        .name = fit->series->name,
+                                                        .errors = fit->held,
+                                                        .inside = fit->coverage};
+    }
+    return c->tests.path_count > 0 ? show_tests(cli, c, err) : KVT_OK;
+}
+
+static enum kvt_status print_text(const struct calibrate *c)
+{
+    printf("%-58s %7s %8s %7s %6s %6s %6s %6s %6s %6s %6s\n", "series", "rows", "excluded",
+           "tested", "median", "mean", "p90", "floor", "unseen", "mean", "inside");
+    for (int32_t i = 0; i < c->shown_count; i++) {
+        const struct shown *s = &c->shown[i];
+        const struct kvt_fit *f = s->fit;
+        printf(
+            "%-58s %7lld %8lld %7lld %5.1f%% %5.1f%% %5.1f%% %5.1f%% %5.1f%% %5.1f%% %5.1f%%%s\n",
+            s->name, (long long)f->rows, (long long)f->excluded, (long long)s->errors.rows,
+            100 * s->errors.median, 100 * s->errors.mean, 100 * s->errors.p90, 100 * f->floor,
+            100 * f->unseen.median, 100 * f->unseen.mean, 100 * s->inside,
+            f->bad ? "  not used" : "");
+    }
+    return KVT_OK;
+}
+
+static enum kvt_status print_csv(const struct calibrate *c)
+{
+    printf("name,rows,excluded,test_rows,mape,median,p90,repeat_floor,interval_coverage,"
+           "unseen_rows,unseen_mape,unseen_median,used\n");
+    for (int32_t i = 0; i < c->shown_count; i++) {
+        const struct shown *s = &c->shown[i];
+        const struct kvt_fit *f = s->fit;
+        printf("\"%s\",%lld,%lld,%lld,%.6g,%.6g,%.6g,%.6g,%.6g,%lld,%.6g,%.6g,%d\n", s->name,
+               (long long)f->rows, (long long)f->excluded, (long long)s->errors.rows,
+               s->errors.mean, s->errors.median, s->errors.p90, f->floor, s->inside,
+               (long long)f->unseen.rows, f->unseen.mean, f->unseen.median, !f->bad);
+    }
+    return KVT_OK;
+}
+
+static enum kvt_status print_json(const struct calibrate *c, struct kvt_err *err)
+{
+    json_t *families = json_array();
+    for (int32_t i = 0; i < c->shown_count; i++) {
+        const struct shown *s = &c->shown[i];
+        const struct kvt_fit *f = s->fit;
+        json_t *row = json_pack(
+            "{s:s, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:I, s:f, s:f, s:b, s:s}", "name",
+            s->name, "rows", (json_int_t)f->rows, "excluded", (json_int_t)f->excluded, "test_rows",
+            (json_int_t)s->errors.rows, "mape", s->errors.mean, "median", s->errors.median, "p90",
+            s->errors.p90, "repeat_floor", f->floor, "interval_coverage", s->inside, "unseen_rows",
+            (json_int_t)f->unseen.rows, "unseen_mape", f->unseen.mean, "unseen_median",
+            f->unseen.median, "used", !f->bad, "trouble", f->trouble);
+        json_array_append_new(families, row);
+    }
+    json_t *root = json_pack("{s:s, s:o}", "gpu", c->gpu.name, "families", families);
+    int failed = root == NULL || json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
+    json_decref(root);
+    printf("\n");
+    return failed ? kvt_err_set(err, KVT_ENOMEM, "cannot print the result") : KVT_OK;
+}
+
+static enum kvt_status write_calibration(const struct kvt_cli *cli, struct calibrate *c,
+                                         struct kvt_err *err)
+{
+    struct kvt_calibration built, kept = {0};
+    const char *keep = kvt_cli_get(cli, "keep");
+    char *text = NULL;
+    size_t count = 0;
+    if (keep != NULL)
+        KVT_TRY(kvt_calibration_load(&kept, keep, &c->gpu, "", NULL, err));
+    enum kvt_status status =
+        kvt_calibration_build(&built, c->fits, c->tables.series_count, keep != NULL ? &kept : NULL,
+                              c->gpu.name, kvt_cli_get(cli, "stack"), err);
+    kvt_calibration_release(&kept);
+    if (status != KVT_OK)
+        return status;
+    FILE *out = open_memstream(&text, &count);
+    if (out != NULL) {
+        kvt_calibration_print(&built, "Written by kvtwin calibrate. per_mille: 1000 ln(factor).",
+                              out);
+        if (fclose(out) != 0)
+            text = NULL;
+    }
+    kvt_calibration_release(&built);
+    if (text == NULL)
+        return kvt_err_set(err, KVT_ENOMEM, "no memory for the calibration");
+    if (count > CALIBRATION_BYTES_MAX)
+        status = kvt_err_set(err, KVT_ELIMIT, "%s: the calibration takes %zu bytes, at most %d",
+                             cli->output, count, CALIBRATION_BYTES_MAX);
+    else
+        status = kvt_file_write(cli->output, text, count, err);
+    free(text);
+    return status;
+}
+
+static enum kvt_status run_calibrate(const struct kvt_cli *cli, struct kvt_err *err)
+{
+    struct calibrate c = {0};
+    enum kvt_status status = read_tables(cli, &c, err);
+    if (status == KVT_OK)
+        status = fit_all(&c, err);
+    if (status == KVT_OK)
+        status = show(cli, &c, err);
+    if (status == KVT_OK && cli->output != NULL)
+        status = write_calibration(cli, &c, err);
+    if (status == KVT_OK && cli->format == KVT_FORMAT_JSON)
+        status = print_json(&c, err);
+    else if (status == KVT_OK)
+        status = cli->format == KVT_FORMAT_CSV ? print_csv(&c) : print_text(&c);
+    for (int32_t i = 0; c.fits != NULL && i < c.tables.series_count; i++)
+        kvt_fit_release(&c.fits[i]);
+    free(c.fits);
+    free(c.shown);
+    kvt_tables_release(&c.tables);
+    kvt_tables_release(&c.tests);
+    return status;
+}
+
+static const struct kvt_cli_option options[] = {
+    {"test", "TABLE", "a table that takes no part in the fit: report its errors instead; repeats"},
+    {"gpu", "NAME", "the GPU of the tables; default: as their file names say"},
+    {"stack", "NAME", "the stack that the calibration is for; default: that of the first table"},
+    {"keep", "CAL", "take families that no table covers from this calibration (a name or a file)"},
+    {NULL, NULL, NULL},
+};
+
+const struct kvt_command kvt_command_calibrate = {
+    .name = "calibrate",
+    .operands = "TABLE...",
+    .help = "fit the cost model to tables of measured kernel times",
+    .description =
+        "Reads tables of kernel times (CSV, plain or gzip, named GPU-STACK-VERSION-TABLE.csv.gz),\n"
+        "fits a law and a surface to every series of them, and prints the errors on rows and "
+        "whole\n"
+        "shapes that were held out. Tables that cannot be kernel times (faster than the memory,\n"
+        "flat in size, slower over a smaller cache) are reported and left out. -o writes the\n"
+        "calibration. Two threads fit about 10,000 rows a second.",
+    .example = "kvtwin calibrate h200_sxm-sglang-*.csv.gz -o h200.yaml\n"
+               "kvtwin calibrate h200_sxm-sglang-0.5.14-gemm_perf.csv.gz --test held.csv.gz",
+    .uses = KVT_USES_OUTPUT,
+    .operands_min = 1,
+    .operands_max = -1,
+    .options = options,
+    .run = run_calibrate,
+};

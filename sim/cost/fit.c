@@ -1,0 +1,468 @@
+#include "sim/cost/fit.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/cost/fit_parts.h"
+
+#define HELD_SHARE     5    /* one shape in so many, and one row in so many of the others */
+#define EXCLUDED_SHARE 10   /* at most one row in so many may be left out as impossible */
+#define CACHE_BYTES    2e8  /* more than any cache of these GPUs keeps from call to call */
+#define SHAPES_MIN     16   /* unseen shapes, to split an interval's rows by them */
+#define MODEL_ROWS_MIN 60   /* of one model of experts, for a surface of its own */
+#define FLAT_WORK      30.0 /* so much more work ... */
+#define FLAT_TIME      1.5  /* ... in less than so much more time: not kernel time */
+
+/* The rows of one series by what they are for. */
+struct split {
+    const struct kvt_sample **fitted, **held, **unseen; /* one block, owned by fitted */
+    int64_t fitted_count, held_count, unseen_count, unseen_shapes;
+};
+
+static struct kvt_where where_of(const struct kvt_tables *tables, const struct kvt_series *series)
+{
+    struct kvt_where where = {.file = tables->paths[series->first_file]};
+    if (series->count > 0) {
+        where.file = tables->paths[series->samples[0].file];
+        where.line = series->samples[0].line;
+    }
+    return where;
+}
+
+static double moved_bytes(const struct kvt_sample *s)
+{
+    const struct kvt_work *w = &s->work;
+    return w->token_bytes > 0.0 ? w->windowed * w->token_bytes : w->bytes;
+}
+
+/* Leave out rows that would need more than the memory's rate; too many of them, and the series is
+ * bad and keeps them. */
+static void judge_speed(struct kvt_fit *fit, struct kvt_series *series, const struct kvt_gpu *gpu)
+{
+    int64_t fast = 0, kept = 0;
+    if (series->link)
+        return;
+    for (int64_t i = 0; i < series->count; i++) {
+        const struct kvt_sample *s = &series->samples[i];
+        double bytes = moved_bytes(s);
+        bool impossible = bytes > CACHE_BYTES && s->time < bytes / gpu->bandwidth;
+        fast += impossible;
+        fit->excluded += impossible ? s->repeats : 0;
+    }
+    if (fast == 0)
+        return;
+    if (fit->excluded * EXCLUDED_SHARE > series->rows) {
+        snprintf(fit->trouble, sizeof fit->trouble,
+                 "%lld of %lld rows are faster than the memory of %s can deliver their bytes",
+                 (long long)fit->excluded, (long long)series->rows, gpu->name);
+        fit->bad = true;
+        fit->excluded = 0;
+        return;
+    }
+    for (int64_t i = 0; i < series->count; i++) {
+        const struct kvt_sample *s = &series->samples[i];
+        double bytes = moved_bytes(s);
+        if (!(bytes > CACHE_BYTES && s->time < bytes / gpu->bandwidth))
+            series->samples[kept++] = *s;
+    }
+    series->count = kept;
+    snprintf(fit->trouble, sizeof fit->trouble,
+             "%lld of %lld rows left out: faster than the memory of %s can deliver their bytes",
+             (long long)fit->excluded, (long long)series->rows, gpu->name);
+}
+
+static int by_value(const void *x, const void *y)
+{
+    double a = *(const double *)x, b = *(const double *)y;
+    return (a > b) - (a < b);
+}
+
+static double quantile(double sorted[], int64_t count, double q)
+{
+    if (count == 0)
+        return 0.0;
+    double at = q * (double)(count - 1);
+    int64_t low = (int64_t)at, high = low + 1 < count ? low + 1 : low;
+    return sorted[low] + (at - (double)low) * (sorted[high] - sorted[low]);
+}
+
+/* A launch-bound table: the largest tenth of its work takes hardly longer than the middle. */
+static void judge_flatness(struct kvt_fit *fit, const struct kvt_series *series, double scratch[])
+{
+    double *size = scratch, *time = scratch + series->count;
+    int64_t many = 0;
+    for (int64_t i = 0; i < series->count; i++)
+        size[i] = moved_bytes(&series->samples[i]);
+    qsort(size, (size_t)series->count, sizeof *size, by_value);
+    double middle = quantile(size, series->count, 0.5), large = quantile(size, series->count, 0.9);
+    if (large < FLAT_WORK * middle || middle <= 0.0)
+        return;
+    for (int64_t i = 0; i < series->count; i++)
+        if (moved_bytes(&series->samples[i]) >= large)
+            time[many++] = series->samples[i].time;
+    qsort(time, (size_t)many, sizeof *time, by_value);
+    double slow = quantile(time, many, 0.5);
+    many = 0;
+    for (int64_t i = 0; i < series->count; i++)
+        if (moved_bytes(&series->samples[i]) <= middle)
+            time[many++] = series->samples[i].time;
+    qsort(time, (size_t)many, sizeof *time, by_value);
+    double quick = quantile(time, many, 0.5);
+    if (slow >= FLAT_TIME * quick || fit->bad)
+        return;
+    snprintf(fit->trouble, sizeof fit->trouble,
+             "flat in size: %.0f times the bytes of the median row take %.2f times its time; this "
+             "is a launch, not a kernel",
+             large / middle, slow / quick);
+    fit->bad = true;
+}
+
+static uint64_t hash_of(uint64_t x)
+{
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return x ^ x >> 31;
+}
+
+static int by_hash(const void *x, const void *y)
+{
+    uint64_t a = *(const uint64_t *)x, b = *(const uint64_t *)y;
+    return (a > b) - (a < b);
+}
+
+/* The hash up to which shapes are held out: a fifth of them, so that few shapes give one. */
+static bool shape_limit(const struct kvt_series *series, uint64_t *limit, int64_t *count)
+{
+    uint64_t *hashes = malloc((size_t)series->count * sizeof *hashes);
+    if (hashes == NULL)
+        return false;
+    for (int64_t i = 0; i < series->count; i++)
+        hashes[i] = hash_of(series->samples[i].shape);
+    qsort(hashes, (size_t)series->count, sizeof *hashes, by_hash);
+    int64_t distinct = 0;
+    for (int64_t i = 0; i < series->count; i++)
+        if (distinct == 0 || hashes[i] != hashes[distinct - 1])
+            hashes[distinct++] = hashes[i];
+    *count = distinct < 4 ? 0 : (distinct + HELD_SHARE - 1) / HELD_SHARE;
+    *limit = *count > 0 ? hashes[*count - 1] : 0;
+    free(hashes);
+    return true;
+}
+
+static bool split_init(struct split *split, const struct kvt_series *series)
+{
+    uint64_t limit;
+    size_t count = (size_t)series->count;
+    *split = (struct split){.fitted = malloc(3 * count * sizeof *split->fitted)};
+    if (split->fitted == NULL || !shape_limit(series, &limit, &split->unseen_shapes))
+        return false;
+    split->held = split->fitted + count;
+    split->unseen = split->held + count;
+    for (int64_t i = 0; i < series->count; i++) {
+        const struct kvt_sample *s = &series->samples[i];
+        if (limit > 0 && hash_of(s->shape) <= limit)
+            split->unseen[split->unseen_count++] = s;
+        else if (hash_of(s->key) % HELD_SHARE == 0)
+            split->held[split->held_count++] = s;
+        else
+            split->fitted[split->fitted_count++] = s;
+    }
+    return true;
+}
+
+/* ---- laws ---- */
+
+static const enum kvt_dim model_dims[] = {KVT_DIM_HIDDEN, KVT_DIM_EXPERTS, KVT_DIM_TOPK};
+enum { MODEL_DIMS = sizeof model_dims / sizeof model_dims[0] };
+
+static int by_model(const void *x, const void *y)
+{
+    const struct kvt_sample *a = *(const struct kvt_sample *const *)x;
+    const struct kvt_sample *b = *(const struct kvt_sample *const *)y;
+    for (int d = 0; d < MODEL_DIMS; d++) {
+        double p = a->work.dim[model_dims[d]], q = b->work.dim[model_dims[d]];
+        if (p != q)
+            return p < q ? -1 : 1;
+    }
+    return (a->key > b->key) - (a->key < b->key);
+}
+
+static bool same_model(const struct kvt_sample *a, const struct kvt_sample *b)
+{
+    for (int d = 0; d < MODEL_DIMS; d++)
+        if (a->work.dim[model_dims[d]] != b->work.dim[model_dims[d]])
+            return false;
+    return true;
+}
+
+static void set_grid(struct kvt_law *law, const struct kvt_sample *const samples[], int64_t count)
+{
+    for (int d = 0; d < KVT_DIM_COUNT; d++) {
+        struct kvt_range range = {HUGE_VAL, 0.0};
+        for (int64_t i = 0; i < count; i++) {
+            double size = samples[i]->work.dim[d];
+            range.min = fmin(range.min, size);
+            range.max = fmax(range.max, size);
+        }
+        if (range.max > 0.0 && d != KVT_DIM_ROUTING && d != KVT_DIM_WEIGHT_BITS)
+            law->grid[d] = range;
+    }
+}
+
+/* One law with its surface on the rows. */
+static bool fit_one(struct kvt_law *law, const struct kvt_form *form,
+                    const struct kvt_form_axis axes[], const struct kvt_sample *const samples[],
+                    int64_t count)
+{
+    if (!kvt_fit_law(law, form->parameters, samples, count))
+        return false;
+    set_grid(law, samples, count);
+    law->surface = kvt_fit_surface(law, axes, samples, count);
+    return law->surface != NULL;
+}
+
+static void laws_free(struct kvt_law *laws, int32_t count)
+{
+    for (int32_t i = 0; i < count; i++)
+        kvt_surface_free(laws[i].surface);
+    free(laws);
+}
+
+/* All laws of a series on some of its rows, the general one last. NULL: singular or no memory. The
+ * rows are put in another order. */
+static struct kvt_law *fit_laws(const struct kvt_series *series, const struct kvt_form *form,
+                                const struct kvt_gpu *gpu, const struct kvt_sample *samples[],
+                                int64_t count, int32_t *law_count)
+{
+    enum { LAWS_MAX = 64 };
+    struct kvt_law *laws = calloc(LAWS_MAX, sizeof *laws);
+    struct kvt_law start = kvt_form_start(series, form, gpu);
+    bool fine = laws != NULL;
+    *law_count = 0;
+    if (fine && form->by_model)
+        qsort(samples, (size_t)count, sizeof *samples, by_model);
+    for (int64_t i = 0, end; fine && form->by_model && i < count; i = end) {
+        for (end = i; end < count && same_model(samples[i], samples[end]);)
+            end++;
+        if (end - i < MODEL_ROWS_MIN || *law_count == LAWS_MAX - 1)
+            continue;
+        struct kvt_law *law = &laws[(*law_count)++];
+        *law = start;
+        for (int d = 0; d < MODEL_DIMS; d++) {
+            double size = samples[i]->work.dim[model_dims[d]];
+            law->when[model_dims[d]] = (struct kvt_range){size, size};
+        }
+        fine = fit_one(law, form, form->model_axes, &samples[i], end - i);
+    }
+    if (fine) {
+        struct kvt_law *law = &laws[(*law_count)++];
+        *law = start;
+        fine = fit_one(law, form, form->axes, samples, count);
+    }
+    if (!fine && laws != NULL) {
+        laws_free(laws, *law_count);
+        laws = NULL;
+    }
+    return laws;
+}
+
+static double predict(const struct kvt_law laws[], int32_t count, const struct kvt_work *work)
+{
+    int32_t i = 0;
+    while (i + 1 < count && !kvt_law_admits(&laws[i], work))
+        i++;
+    return kvt_law_time(&laws[i], work, NULL);
+}
+
+double kvt_fit_time(const struct kvt_fit *fit, const struct kvt_work *work)
+{
+    return predict(fit->laws, fit->law_count, work);
+}
+
+/* ---- errors ---- */
+
+static struct kvt_fit_errors errors_of(double errors[], int64_t count)
+{
+    struct kvt_fit_errors e = {.rows = count};
+    for (int64_t i = 0; i < count; i++)
+        e.mean += errors[i] / (double)count;
+    qsort(errors, (size_t)count, sizeof *errors, by_value);
+    e.median = quantile(errors, count, 0.5);
+    e.p90 = quantile(errors, count, 0.9);
+    return e;
+}
+
+static struct kvt_fit_errors errors_on(const struct kvt_law laws[], int32_t law_count,
+                                       const struct kvt_sample *const samples[], int64_t count,
+                                       double scratch[])
+{
+    for (int64_t i = 0; i < count; i++)
+        scratch[i] = fabs(predict(laws, law_count, &samples[i]->work) / samples[i]->time - 1.0);
+    return errors_of(scratch, count);
+}
+
+/* Which half of the held-out rows a row is in: by shapes, where there are enough of them. */
+static int half_of(const struct kvt_sample *s, bool by_shape)
+{
+    return (int)(hash_of((by_shape ? s->shape : s->key) + 1) & 1);
+}
+
+/* The interval from all rows, and its coverage: half of them set one, the other half is counted
+ * against it, and the other way round. */
+static void set_interval(struct kvt_fit *fit, const struct kvt_law laws[], int32_t law_count,
+                         const struct kvt_sample *const samples[], int64_t count, bool by_shape,
+                         double scratch[])
+{
+    int64_t inside = 0, all = 0;
+    for (int half = 0; half < 3; half++) { /* 2: all of them, last */
+        int64_t n = 0;
+        for (int64_t i = 0; i < count; i++)
+            if (half == 2 || half_of(samples[i], by_shape) == half)
+                scratch[n++] = samples[i]->time / predict(laws, law_count, &samples[i]->work);
+        qsort(scratch, (size_t)n, sizeof *scratch, by_value);
+        fit->low = quantile(scratch, n, 0.05);
+        fit->high = quantile(scratch, n, 0.95);
+        for (int64_t i = 0; half < 2 && n > 0 && i < count; i++) {
+            if (half_of(samples[i], by_shape) == half)
+                continue;
+            double ratio = samples[i]->time / predict(laws, law_count, &samples[i]->work);
+            inside += ratio >= fit->low && ratio <= fit->high;
+            all++;
+        }
+    }
+    fit->coverage = all > 0 ? (double)inside / (double)all : 0.0;
+}
+
+static void measure(struct kvt_fit *fit, const struct kvt_law laws[], int32_t law_count,
+                    const struct split *split, double scratch[])
+{
+    fit->held = errors_on(laws, law_count, split->held, split->held_count, scratch);
+    fit->unseen = errors_on(laws, law_count, split->unseen, split->unseen_count, scratch);
+    bool few = split->unseen_shapes < SHAPES_MIN;
+    if (split->unseen_count > 0)
+        set_interval(fit, laws, law_count, split->unseen, split->unseen_count, !few, scratch);
+    else
+        set_interval(fit, laws, law_count, split->held, split->held_count, false, scratch);
+}
+
+/* ---- the whole ---- */
+
+static enum kvt_status check_rows(const struct kvt_series *series, struct kvt_where where,
+                                  struct kvt_err *err)
+{
+    if (series->count < KVT_FIT_ROWS_MIN)
+        return kvt_err_at(err, KVT_ECONFIG, where,
+                          "%s: want at least %d different rows to fit, got %lld", series->name,
+                          KVT_FIT_ROWS_MIN, (long long)series->count);
+    double least = HUGE_VAL, most = 0.0, quick = HUGE_VAL, slow = 0.0;
+    for (int64_t i = 0; i < series->count; i++) {
+        double bytes = moved_bytes(&series->samples[i]), time = series->samples[i].time;
+        least = fmin(least, bytes), most = fmax(most, bytes);
+        quick = fmin(quick, time), slow = fmax(slow, time);
+    }
+    if (most <= least * 1.01)
+        return kvt_err_at(
+            err, KVT_ECONFIG, where,
+            "%s: the fit is singular: want rows of different sizes, all move %g bytes",
+            series->name, most);
+    if (slow <= quick)
+        return kvt_err_at(err, KVT_ECONFIG, where,
+                          "%s: the fit is singular: every row takes the same %g s", series->name,
+                          slow);
+    return KVT_OK;
+}
+
+/* Times that no unit but another could explain: the median row a thousand times slower than the
+ * data sheet allows or twenty times faster. */
+static enum kvt_status check_units(const struct kvt_series *series, const struct kvt_gpu *gpu,
+                                   struct kvt_where where, double scratch[], struct kvt_err *err)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < series->count; i++) {
+        const struct kvt_work *w = &series->samples[i].work;
+        double rate = series->link ? gpu->link_bandwidth : gpu->bandwidth;
+        double flops = fmax(gpu->flops_bf16, gpu->flops_fp8);
+        double t = moved_bytes(&series->samples[i]) / fmax(rate, 1.0);
+        if (flops > 0.0)
+            t = fmax(t, fmax(w->flops, w->windowed * w->token_flops) / flops);
+        scratch[n++] = series->samples[i].time / (10e-6 + t);
+    }
+    qsort(scratch, (size_t)n, sizeof *scratch, by_value);
+    double middle = quantile(scratch, n, 0.5);
+    if (middle < 200.0 && middle > 0.02)
+        return KVT_OK;
+    return kvt_err_at(
+        err, KVT_ECONFIG, where,
+        "%s: want times in milliseconds (dispatch: microseconds); the median row takes "
+        "%.2g times what %s would need at its peak rates",
+        series->name, middle, gpu->name);
+}
+
+enum kvt_status kvt_fit_series(struct kvt_fit *fit, struct kvt_series *series,
+                               const struct kvt_tables *tables, const struct kvt_gpu *gpu,
+                               struct kvt_err *err)
+{
+    *fit = (struct kvt_fit){.series = series, .rows = series->rows};
+    struct kvt_where where = where_of(tables, series); /* before rows are sorted */
+    kvt_series_average(series, &fit->floor);
+    KVT_TRY(check_rows(series, where, err));
+    double *scratch = malloc(2 * (size_t)series->count * sizeof *scratch);
+    struct split split = {0};
+    enum kvt_status status = KVT_OK;
+    if (scratch != NULL)
+        status = check_units(series, gpu, where, scratch, err);
+    if (status != KVT_OK) {
+        free(scratch);
+        return status;
+    }
+    judge_speed(fit, series, gpu);
+    const struct kvt_form *form = kvt_form_of(series);
+    struct kvt_law *trial = NULL;
+    int32_t trial_count = 0;
+    bool memory = scratch != NULL && split_init(&split, series);
+    if (memory) {
+        judge_flatness(fit, series, scratch);
+        trial = fit_laws(series, form, gpu, split.fitted, split.fitted_count, &trial_count);
+    }
+    if (trial != NULL) {
+        measure(fit, trial, trial_count, &split, scratch);
+        for (int64_t i = 0; i < series->count; i++)
+            split.fitted[i] = &series->samples[i];
+        fit->laws = fit_laws(series, form, gpu, split.fitted, series->count, &fit->law_count);
+        laws_free(trial, trial_count);
+    }
+    free(split.fitted);
+    free(scratch);
+    if (fit->laws != NULL)
+        return KVT_OK;
+    return memory ? kvt_err_at(err, KVT_ECONFIG, where,
+                               "%s: the fit is singular: no parameters bring the law near its rows",
+                               series->name)
+                  : kvt_err_at(err, KVT_ENOMEM, where, "%s: no memory to fit it", series->name);
+}
+
+enum kvt_status kvt_fit_test(const struct kvt_fit *fit, const struct kvt_sample samples[],
+                             int64_t count, struct kvt_fit_errors *errors, double *inside,
+                             struct kvt_err *err)
+{
+    double *scratch = malloc(((size_t)count + 1) * sizeof *scratch);
+    if (scratch == NULL)
+        return kvt_err_set(err, KVT_ENOMEM, "%s: no memory to test it", fit->series->name);
+    *inside = 0.0;
+    for (int64_t i = 0; i < count; i++) {
+        double ratio = samples[i].time / kvt_fit_time(fit, &samples[i].work);
+        *inside += (double)(ratio >= fit->low && ratio <= fit->high) / (double)count;
+        scratch[i] = fabs(1.0 / ratio - 1.0);
+    }
+    *errors = errors_of(scratch, count);
+    free(scratch);
+    return KVT_OK;
+}
+
+void kvt_fit_release(struct kvt_fit *fit)
+{
+    laws_free(fit->laws, fit->law_count);
+    *fit = (struct kvt_fit){0};
+}

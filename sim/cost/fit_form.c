@@ -1,0 +1,117 @@
+/* Which form and which axes belong to a family. */
+#include <string.h>
+
+#include "sim/cost/fit_parts.h"
+#include "sim/cost/guess.h"
+
+#define P(name) (1u << KVT_PARAMETER_##name)
+
+#define A(what, n)                                                                                 \
+    {                                                                                              \
+        KVT_DIM_##what, n                                                                          \
+    }
+#define B(what, n)                                                                                 \
+    {                                                                                              \
+        KVT_AXIS_##what, n                                                                         \
+    }
+#define ROOF   (P(T0) | P(BANDWIDTH) | P(FLOPS))
+#define DECODE (P(T0) | P(BANDWIDTH) | P(FLOPS) | P(TOKENS) | P(SPLIT) | P(SPLIT_TOKENS))
+#define SPARSE (P(TIME) | P(BANDWIDTH) | P(SPLIT) | P(SPLIT_TOKENS))
+#define LINK   (P(T0) | P(BANDWIDTH))
+
+/* clang-format off */
+static const struct kvt_form gemm = {
+    ROOF | P(SERIAL), 3.0, {A(M, 14), A(N, 9), A(K, 9)}, false, {{0}}};
+static const struct kvt_form experts = {
+    ROOF | P(PAD), 3.0, {A(M, 9), A(INTER, 4), A(EXPERTS, 5), A(RANKS, 4), A(ROUTING, 2)},
+    true, {A(M, 10), A(INTER, 5), A(RANKS, 6), A(ROUTING, 3)}};
+static const struct kvt_form mla_decode = {
+    DECODE, 3.0, {B(BATCH, 9), B(LENGTH, 9), A(HEADS, 8)}, false, {{0}}};
+static const struct kvt_form gqa_decode = {
+    DECODE, 3.0,
+    {B(BATCH, 8), B(LENGTH, 9), A(HEADS, 5), A(KV_HEADS, 4), A(HEAD_DIM, 5)}, false, {{0}}};
+static const struct kvt_form sparse = {
+    SPARSE | P(INDEX_BANDWIDTH), 3.0,
+    {B(BATCH, 9), B(LENGTH, 10), A(HEADS, 5), A(HIDDEN, 2)}, false, {{0}}};
+static const struct kvt_form sparse_shared = {
+    SPARSE, 3.0, {B(BATCH, 9), B(LENGTH, 10), A(HEADS, 5), A(HIDDEN, 2)}, false, {{0}}};
+static const struct kvt_form gqa_prefill = {
+    ROOF, 1.0, {B(LENGTH, 10), A(HEADS, 5), A(KV_HEADS, 3)}, false, {{0}}};
+static const struct kvt_form mla_prefill = {
+    ROOF, 1.0, {B(LENGTH, 10), A(HEADS, 8)}, false, {{0}}};
+static const struct kvt_form mla_bmm = {
+    ROOF, 3.0, {A(M, 10), A(HEADS, 8)}, false, {{0}}};
+static const struct kvt_form collective = {
+    LINK, 3.0, {B(BYTES, 16), A(RANKS, 4)}, false, {{0}}};
+static const struct kvt_form dispatch = {
+    LINK, 3.0, {A(M, 10), A(HIDDEN, 4), A(EXPERTS, 4), A(TOPK, 3), A(N, 6)}, false, {{0}}};
+static const struct kvt_form prompt_module = {
+    ROOF, 1.0, {A(M, 12), B(LENGTH, 10), A(HEADS, 5), A(HIDDEN, 2)}, false, {{0}}};
+
+static const struct kvt_form *const forms[KVT_FAMILY_COUNT] = {
+    [KVT_FAMILY_GEMM_BF16] = &gemm,          [KVT_FAMILY_GEMM_FP8] = &gemm,
+    [KVT_FAMILY_GEMM_FP8_BLOCK] = &gemm,     [KVT_FAMILY_GEMM_INT4] = &gemm,
+    [KVT_FAMILY_GEMM_FP4] = &gemm,           [KVT_FAMILY_EXPERTS_BF16] = &experts,
+    [KVT_FAMILY_EXPERTS_FP8] = &experts,     [KVT_FAMILY_EXPERTS_FP8_BLOCK] = &experts,
+    [KVT_FAMILY_EXPERTS_INT4] = &experts,    [KVT_FAMILY_EXPERTS_FP4] = &experts,
+    [KVT_FAMILY_MLA_DECODE_BF16] = &mla_decode, [KVT_FAMILY_MLA_DECODE_FP8] = &mla_decode,
+    [KVT_FAMILY_GQA_DECODE_BF16] = &gqa_decode, [KVT_FAMILY_GQA_DECODE_FP8] = &gqa_decode,
+    [KVT_FAMILY_SPARSE_DECODE_BF16] = &sparse,  [KVT_FAMILY_SPARSE_DECODE_FP8] = &sparse,
+    [KVT_FAMILY_SPARSE_SHARED_BF16] = &sparse_shared,
+    [KVT_FAMILY_SPARSE_SHARED_FP8] = &sparse_shared,
+    [KVT_FAMILY_GQA_PREFILL] = &gqa_prefill, [KVT_FAMILY_MLA_PREFILL] = &mla_prefill,
+    [KVT_FAMILY_MLA_BMM] = &mla_bmm,         [KVT_FAMILY_ALL_REDUCE] = &collective,
+    [KVT_FAMILY_ALL_GATHER] = &collective,   [KVT_FAMILY_REDUCE_SCATTER] = &collective,
+};
+/* clang-format on */
+
+const struct kvt_form *kvt_form_of(const struct kvt_series *series)
+{
+    if (series->family < KVT_FAMILY_COUNT && forms[series->family] != NULL)
+        return forms[series->family];
+    if (series->kind == KVT_LAW_DECODE)
+        return &mla_decode;
+    if (!series->link)
+        return &prompt_module;
+    return strcmp(series->op, "alltoall") == 0 ? &collective : &dispatch;
+}
+
+struct kvt_law kvt_form_start(const struct kvt_series *series, const struct kvt_form *form,
+                              const struct kvt_gpu *gpu)
+{
+    struct kvt_law law = {.family = KVT_FAMILY_GEMM_BF16};
+    if (series->family < KVT_FAMILY_COUNT)
+        law = kvt_law_guess((enum kvt_family)series->family, gpu);
+    struct kvt_law start = {.family = law.family, .kind = series->kind, .p = form->p};
+    double bandwidth =
+        series->link && gpu->link_bandwidth > 0.0 ? gpu->link_bandwidth : gpu->bandwidth;
+    start.t0 = law.t0 > 0.0 ? law.t0 : 10e-6;
+    start.bandwidth = 0.7 * bandwidth;
+    start.flops = law.flops > 0.0 ? law.flops : 0.5 * gpu->flops_bf16;
+    start.serial = 0.3e-9;
+    start.pad = 24.0;
+    start.tokens = 150.0;
+    start.split = 5e-6;
+    start.split_tokens = 500.0;
+    start.index_bandwidth = 0.4 * gpu->bandwidth;
+    start.time[0] = 60e-6;
+    const double *const from[] = {
+#define X(name, member) &start.member,
+        KVT_PARAMETERS(X)
+#undef X
+    };
+    law = (struct kvt_law){.family = start.family, .kind = start.kind, .p = start.p};
+    double *const to[] = {
+#define X(name, member) &law.member,
+        KVT_PARAMETERS(X)
+#undef X
+    };
+    for (int p = 0; p < KVT_PARAMETER_COUNT; p++)
+        if (form->parameters >> p & 1)
+            *to[p] = *from[p];
+    if (law.kind == KVT_LAW_SPARSE) {
+        law.points = 1;
+        law.at[0] = 1.0;
+    }
+    return law;
+}

@@ -1,0 +1,49 @@
+/* fit_parts.h - law and surface of one fit (fit_law.c, fit_surface.c, fit_form.c); not for others
+ */
+#ifndef KVT_COST_FIT_PARTS_H
+#define KVT_COST_FIT_PARTS_H
+
+#include "sim/cost/fit.h"
+#include "sim/cost/surface.h"
+
+/* Parameters that a form fits, in the order of a vector. */
+/* clang-format off */
+#define KVT_PARAMETERS(X)                                                                          \
+    X(T0, t0) X(SERIAL, serial) X(BANDWIDTH, bandwidth) X(FLOPS, flops) X(PAD, pad)                \
+    X(TOKENS, tokens) X(SPLIT, split) X(SPLIT_TOKENS, split_tokens)                                \
+    X(INDEX_BANDWIDTH, index_bandwidth) X(TIME, time[0])
+/* clang-format on */
+#define X(name, member) KVT_PARAMETER_##name,
+enum kvt_parameter { KVT_PARAMETERS(X) KVT_PARAMETER_COUNT };
+#undef X
+
+struct kvt_form_axis {
+    int32_t size, knots;
+};
+
+/* What is fitted for a family: parameters (bits), exponent, and the axes of its surface. */
+struct kvt_form {
+    unsigned parameters;
+    double p;
+    struct kvt_form_axis axes[KVT_SURFACE_AXES]; /* knots 0 ends them */
+    bool by_model; /* experts: a surface per model, with these axes: */
+    struct kvt_form_axis model_axes[KVT_SURFACE_AXES];
+};
+const struct kvt_form *kvt_form_of(const struct kvt_series *series);
+
+/* Where a search for the law starts: the guess of its family, or of a kernel like it. */
+struct kvt_law kvt_form_start(const struct kvt_series *series, const struct kvt_form *form,
+                              const struct kvt_gpu *gpu);
+
+/* Improve law's parameters on the samples. False: no memory, or GSL found no descent. */
+bool kvt_fit_law(struct kvt_law *law, unsigned parameters, const struct kvt_sample *const samples[],
+                 int64_t count);
+
+/* The surface over axes that fits what law leaves over. NULL: no memory. */
+struct kvt_surface *kvt_fit_surface(const struct kvt_law *law, const struct kvt_form_axis axes[],
+                                    const struct kvt_sample *const samples[], int64_t count);
+
+/* The weight of a residual in the next round. */
+double kvt_fit_weight(double residual);
+
+#endif
