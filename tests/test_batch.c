@@ -311,6 +311,29 @@ static void a_large_batch_of_long_contexts_sums_right(void)
     CHECK(kvt_batch_is_valid(&batch));
 }
 
+static void a_broken_batch_is_found(void)
+{
+    batch_of(2, 4, 12);
+    join(0, 8, 1, 10);
+    join(1, 30, 1, 10);
+    CHECK(kvt_batch_is_valid(&batch));
+    int64_t *const sums[] = {&batch.context, &batch.windowed, &batch.remaining};
+    for (size_t i = 0; i < sizeof sums / sizeof sums[0]; i++) {
+        *sums[i] += 1;
+        CHECK_NOTE(!kvt_batch_is_valid(&batch), "a sum that is off");
+        *sums[i] -= 1;
+    }
+    int32_t *const counts[] = {&batch.growing, &batch.members.count, &batch.finish.count,
+                               &batch.phase_count[0], &batch.outgrow.count};
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        *counts[i] += 1;
+        CHECK_NOTE(!kvt_batch_is_valid(&batch), "a count that is off");
+        *counts[i] -= 1;
+    }
+    CHECK(kvt_batch_is_valid(&batch));
+    kvt_arena_release(&arena);
+}
+
 const struct check_test check_batch[] = {
     {"pages are needed when a context fills its last one",
      pages_are_needed_when_a_context_fills_its_last_one, false},
@@ -318,6 +341,7 @@ const struct check_test check_batch[] = {
     {"windows fill and stay full", windows_fill_and_stay_full, false},
     {"who joins late waits for the next step", who_joins_late_waits_for_the_next_step, false},
     {"random programs agree with brute force", random_programs_agree_with_brute_force, false},
+    {"a broken batch is found", a_broken_batch_is_found, false},
     {"a large batch of long contexts sums right", a_large_batch_of_long_contexts_sums_right, false},
     {NULL, NULL, false},
 };
