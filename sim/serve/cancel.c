@@ -24,12 +24,7 @@ static void leave_batch(struct kvt_core *core, struct kvt_replica *replica, int3
 {
     kvt_replica_leave(core, replica, r);
     replica->blocked = false; /* the batch is smaller now */
-    if (replica->batch.planned > replica->batch.committed) {
-        core->requests[r].joined = replica->batch.planned;
-        kvt_queue_push(&replica->draining, core->requests, r);
-    } else {
-        kvt_replica_release(core, replica, r);
-    }
+    kvt_core_release_member(core, replica, r);
     kvt_core_effect(core, KVT_EFFECT_WAKE, replica->id, r, 0);
 }
 
@@ -93,11 +88,6 @@ void kvt_core_cancel(struct kvt_core *core, int32_t r)
         away->expected -= reserved;
         let_go(core, away->id, r);
     }
-    core->live--;
-    core->counts[core->tenant != NULL ? core->tenant[r] : 0].aborted++;
-    if (home != NULL)
-        kvt_router_done(core, home->id, r);
-    if (away != NULL)
-        kvt_router_done(core, away->id, r);
+    kvt_core_leave(core, r, KVT_REQUEST_ABORTED);
     kvt_core_effect(core, KVT_EFFECT_ABORT, runs->id, r, decoded);
 }

@@ -239,8 +239,7 @@ void kvt_core_settle(struct kvt_core *core, int32_t id, int64_t steps)
     step->joiner_count = 0;
 }
 
-/* r is gone: the last thing that happens to it but for giving its pages back. */
-static void leave_fleet(struct kvt_core *core, int32_t r, enum kvt_request_state state)
+void kvt_core_leave(struct kvt_core *core, int32_t r, enum kvt_request_state state)
 {
     struct kvt_request *request = &core->requests[r];
     request->state = (uint8_t)state;
@@ -256,8 +255,7 @@ static void leave_fleet(struct kvt_core *core, int32_t r, enum kvt_request_state
         kvt_router_done(core, request->decode_replica, r);
 }
 
-/* Pages of a member that left: free now, or when the steps in flight that know it have run. */
-static void release_member(struct kvt_core *core, struct kvt_replica *replica, int32_t r)
+void kvt_core_release_member(struct kvt_core *core, struct kvt_replica *replica, int32_t r)
 {
     if (replica->batch.planned == replica->batch.committed) {
         kvt_replica_release(core, replica, r);
@@ -271,7 +269,7 @@ static void finish(struct kvt_core *core, struct kvt_replica *replica, int32_t r
 {
     kvt_core_note(core, KVT_DECIDE_FINISH, r, replica->id, core->requests[r].output);
     kvt_core_effect(core, KVT_EFFECT_FINISH, replica->id, r, decoded);
-    leave_fleet(core, r, KVT_REQUEST_COMPLETED);
+    kvt_core_leave(core, r, KVT_REQUEST_COMPLETED);
 }
 
 static void commit_decode(struct kvt_core *core, struct kvt_replica *replica, int64_t steps)
@@ -288,7 +286,7 @@ static void commit_decode(struct kvt_core *core, struct kvt_replica *replica, in
         kvt_replica_leave(core, replica, r);
         kvt_assert(core->requests[r].generated == core->requests[r].output);
         finish(core, replica, r, true);
-        release_member(core, replica, r);
+        kvt_core_release_member(core, replica, r);
     }
 }
 

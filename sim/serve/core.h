@@ -140,6 +140,13 @@ void kvt_core_validate(struct kvt_core *core);
 
 /* --- for the files of this folder ----------------------------------------------------------- */
 
+/* r is gone (completed or aborted): nothing happens to it any more but giving its pages back. */
+void kvt_core_leave(struct kvt_core *core, int32_t r, enum kvt_request_state state);
+
+/* Give back the pages of a member that left its batch: now, or when the planned steps that know it
+ * have run. */
+void kvt_core_release_member(struct kvt_core *core, struct kvt_replica *replica, int32_t r);
+
 static inline void kvt_core_note(struct kvt_core *core, enum kvt_decision_kind kind, int32_t r,
                                  int32_t replica, int64_t count)
 {
