@@ -63,7 +63,7 @@ struct kvt_request {
     int32_t sent;                   /* tokens handed to the link so far */
     int16_t replica;                /* prefill or serve; KVT_NONE before routing */
     int16_t decode_replica;
-    uint16_t preemptions;
+    int32_t preemptions;
     uint8_t state;           /* enum kvt_request_state */
     bool in_transfer;        /* between its first byte on the link and the acknowledgement */
     struct kvt_holding home; /* on `replica` */
