@@ -1,337 +1,27 @@
 /*
  * reproduce_capacity.c - a table of start-up logs of real servers, beside what the ledger says
  *
- * Inputs of a row: engine and version, model, GPU and its memory, counts and layout, dtypes,
- * fraction, page, max model length, speculative decoding. All other columns are outcomes; they are
- * read only to print them beside the prediction, after support was decided.
+ * Outcomes are read only to print them beside the prediction, after support was decided.
  */
-#include <ctype.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/reproduce.h"
-#include "sim/base/units.h"
-#include "sim/serve/memory.h"
+#include "cli/server_row.h"
 
 #define GIB 1073741824.0
 
-struct row {
-    const struct kvt_table *table;
-    int32_t index;
-    struct kvt_model model;
-    struct kvt_gpu gpu;
-    struct kvt_memory_want want;
-    char reason[160]; /* why it is not supported */
-};
-
-static const char *field(const struct row *row, const char *column)
+static double observed_pool(const struct kvt_server_row *row)
 {
-    return kvt_table_field(row->table, row->index, column);
+    double gib = kvt_server_outcome(row, "kv_gib_per_gpu");
+    return isnan(gib) ? kvt_server_outcome(row, "kv_gib_implied") : gib;
 }
 
-static bool refuse(struct row *row, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static bool refuse(struct row *row, const char *format, ...)
+static double observed_bytes(const struct kvt_server_row *row)
 {
-    va_list list;
-    va_start(list, format);
-    vsnprintf(row->reason, sizeof row->reason, format, list);
-    va_end(list);
-    return false;
-}
-
-static void lower(const char *text, char *out, size_t bytes)
-{
-    size_t i = 0;
-    for (; text[i] != '\0' && i + 1 < bytes; i++)
-        out[i] = (char)tolower((unsigned char)text[i]);
-    out[i] = '\0';
-}
-
-/* A count in a column; fallback where the field is empty. */
-static bool read_count(struct row *row, const char *column, int64_t fallback, int64_t *value)
-{
-    const char *text = field(row, column);
-    double number;
-    *value = fallback;
-    if (text[0] == '\0')
-        return true;
-    if (kvt_double_parse(text, &number, NULL) != KVT_OK || number < 1 || number > 1e9 ||
-        floor(number) != number)
-        return refuse(row, "%s is \"%.40s\", want a count", column, text);
-    *value = (int64_t)number;
-    return true;
-}
-
-/* ---- engines ---- */
-
-/* The x of the first "0.x" in a version; 0 when there is none. */
-static int32_t minor_version(const char *text)
-{
-    for (const char *at = strstr(text, "0."); at != NULL; at = strstr(at + 1, "0.")) {
-        bool inside = at > text && (isdigit((unsigned char)at[-1]) || at[-1] == '.');
-        if (!inside && isdigit((unsigned char)at[2]))
-            return atoi(at + 2);
-    }
-    return 0;
-}
-
-/* Months since January 2024 of the first "20yy-mm" (or "20yy") in a text; -1 without one. */
-static int32_t month_of(const char *text)
-{
-    for (const char *at = strstr(text, "20"); at != NULL; at = strstr(at + 1, "20")) {
-        if (!isdigit((unsigned char)at[2]) || !isdigit((unsigned char)at[3]) ||
-            isdigit((unsigned char)at[4]))
-            continue;
-        int year = (at[2] - '0') * 10 + at[3] - '0', month = 1;
-        if (at[4] == '-' && isdigit((unsigned char)at[5]) && isdigit((unsigned char)at[6]))
-            month = (at[5] - '0') * 10 + at[6] - '0';
-        return (year - 24) * 12 + month - 1;
-    }
-    return -1;
-}
-
-/* vLLM's minor version of a month, where only a date is known. */
-static int32_t vllm_minor_of(int32_t month)
-{
-    static const struct {
-        int32_t month, minor;
-    } releases[] = {{0, 3},   {6, 5},   {8, 6},   {12, 7},  {14, 8},  {16, 9},
-                    {18, 10}, {21, 11}, {23, 12}, {24, 14}, {25, 16}, {28, 20}};
-    int32_t minor = 0;
-    for (size_t i = 0; i < sizeof releases / sizeof *releases; i++)
-        if (month >= releases[i].month)
-            minor = releases[i].minor;
-    return minor;
-}
-
-#define SGLANG_CHARGE_FIXED 31 /* August 2026, in months since January 2024 */
-
-static bool read_engine(struct row *row)
-{
-    char engine[64];
-    const char *version = field(row, "engine_version");
-    lower(field(row, "engine"), engine, sizeof engine);
-    engine[strcspn(engine, " (")] = '\0'; /* "vLLM (V1)" */
-    struct kvt_memory_want *want = &row->want;
-    want->fraction = -1;
-    if (strcmp(engine, "vllm") == 0) {
-        want->engine = KVT_ENGINE_VLLM;
-        want->version = minor_version(version);
-        if (want->version == 0)
-            want->version = vllm_minor_of(month_of(version));
-        return true;
-    }
-    want->engine = KVT_ENGINE_SGLANG;
-    want->version = month_of(version) >= SGLANG_CHARGE_FIXED;
-    if (strcmp(engine, "sglang") == 0)
-        return true;
-    if (strcmp(engine, "mini-sglang") == 0) { /* SGLang's rule, 0.9 when not told otherwise */
-        want->fraction = 0.9;
-        return true;
-    }
-    if (strcmp(engine, "tensorrt-llm") == 0 || strcmp(engine, "trtllm") == 0 ||
-        strcmp(engine, "trt-llm") == 0) { /* 0.9 of what is free after the engine is loaded */
-        want->fraction = 0.9;
-        want->of_free = true;
-        return true;
-    }
-    return refuse(row, "no memory formula for the engine \"%.60s\"", field(row, "engine"));
-}
-
-/* ---- dtypes ---- */
-
-static bool has(const char *text, const char *part)
-{
-    return strstr(text, part) != NULL;
-}
-
-/* Set the dtype of the weights; a recipe that quantises every linear is told by its name. */
-static void set_weights(struct row *row, enum kvt_weight_dtype dtype, bool all_linears)
-{
-    struct kvt_model *model = &row->model;
-    bool fp8 = dtype == KVT_WEIGHTS_FP8_BLOCK;
-    if (fp8 && (model->weights == KVT_WEIGHTS_FP8 || model->weights == KVT_WEIGHTS_FP8_BLOCK))
-        return; /* the checkpoint's own */
-    if (dtype == KVT_WEIGHTS_INT4_G128 && model->weights == KVT_WEIGHTS_INT4_G32)
-        return;
-    if (dtype == model->weights && !all_linears)
-        return;
-    kvt_model_quantise(model, dtype,
-                       all_linears ? KVT_QUANT_LINEARS : kvt_model_scope(model, dtype));
-}
-
-static bool read_weights(struct row *row)
-{
-    char text[64];
-    lower(field(row, "weight_dtype"), text, sizeof text);
-    char name[128];
-    lower(field(row, "model"), name, sizeof name);
-    bool linears = has(text, "awq") || has(text, "gptq") || has(name, "awq") || has(name, "gptq");
-    if (text[0] == '\0')
-        return true; /* what the model's name says */
-    if (has(text, "mxfp4"))
-        set_weights(row, KVT_WEIGHTS_MXFP4, false);
-    else if (has(text, "fp4"))
-        set_weights(row, KVT_WEIGHTS_NVFP4, false);
-    else if (has(text, "int4") || has(text, "w4a") || linears)
-        set_weights(row, KVT_WEIGHTS_INT4_G128, linears);
-    else if (has(text, "fp8") || has(text, "f8_e4m3") || has(text, "int8") || has(text, "w8a"))
-        set_weights(row, KVT_WEIGHTS_FP8_BLOCK, false);
-    else if (has(text, "bf16") || has(text, "fp16") || has(text, "bfloat16") ||
-             has(text, "float16"))
-        set_weights(row, KVT_WEIGHTS_BF16, false);
-    else
-        return refuse(row, "weight_dtype \"%.60s\" is not one that is known",
-                      field(row, "weight_dtype"));
-    return true;
-}
-
-static bool read_kv(struct row *row)
-{
-    static const struct {
-        const char *text;
-        enum kvt_kv_dtype dtype;
-    } names[] = {
-        {"", KVT_KV_BF16},
-        {"auto", KVT_KV_BF16},
-        {"bf16", KVT_KV_BF16},
-        {"fp16", KVT_KV_BF16},
-        {"bfloat16", KVT_KV_BF16},
-        {"float16", KVT_KV_BF16},
-        {"fp8", KVT_KV_FP8},
-        {"fp8_e4m3", KVT_KV_FP8},
-        {"fp8_e5m2", KVT_KV_FP8},
-        {"fp8-e4m3", KVT_KV_FP8},
-        {"fp8_ds_mla", KVT_KV_FP8_SCALED},
-        {"int8", KVT_KV_FP8_PLAIN},
-        {"nvfp4", KVT_KV_NVFP4},
-        {"fp4", KVT_KV_NVFP4},
-        {"fp4_e2m1", KVT_KV_NVFP4},
-    };
-    char text[64];
-    lower(field(row, "kv_dtype"), text, sizeof text);
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (strcmp(text, names[i].text) == 0) {
-            row->want.kv = names[i].dtype;
-            return true;
-        }
-    }
-    return refuse(row, "kv_dtype \"%.60s\" is not one that is known", field(row, "kv_dtype"));
-}
-
-/* ---- layout and the rest ---- */
-
-/* dp is ranks of attention inside the tp GPUs (SGLang), or whole replicas (n_gpus == tp * dp). */
-static bool read_layout(struct row *row)
-{
-    int64_t gpus, tp, dp, ep, pp, dcp;
-    if (!read_count(row, "n_gpus", 0, &gpus) || !read_count(row, "pp", 1, &pp) ||
-        !read_count(row, "dp", 1, &dp) || !read_count(row, "ep", 1, &ep) ||
-        !read_count(row, "dcp", 1, &dcp) || !read_count(row, "tp", 0, &tp))
-        return false;
-    if (tp == 0)
-        tp = gpus > 0 ? gpus / pp : 1;
-    bool replicas = gpus > 0 && dp > 1 && gpus == tp * dp * pp;
-    bool inside = !replicas && tp % dp == 0;
-    if (dp > 1 && !replicas && !inside)
-        return refuse(row, "dp %s fits neither tp nor n_gpus", field(row, "dp"));
-    if (tp > 4096 || pp > 4096 || ep > 4096 || dcp > 4096)
-        return refuse(row, "a layout of more than 4096 GPUs");
-    /* vLLM's replicas of a data-parallel group share their experts. */
-    if (replicas && row->want.engine == KVT_ENGINE_VLLM && ep == 1)
-        ep = tp * dp;
-    for (int32_t g = 0; g < row->model.group_count; g++) /* padded with copies, if more */
-        if (row->model.groups[g].mlp.experts > 0 && ep > row->model.groups[g].mlp.experts)
-            ep = row->model.groups[g].mlp.experts;
-    row->want.layout = (struct kvt_layout){.tp = (int32_t)tp,
-                                           .pp = (int32_t)pp,
-                                           .dp = inside ? (int32_t)dp : 1,
-                                           .ep = (int32_t)ep,
-                                           .dcp = (int32_t)dcp};
-    struct kvt_err why = {0};
-    struct kvt_where nowhere = {0};
-    if (kvt_layout_check(&row->want.layout, &row->model, nowhere, &why) == KVT_OK)
-        return true;
-    return refuse(row, "%.150s", why.text);
-}
-
-static bool read_fraction(struct row *row)
-{
-    const char *text = field(row, "mem_fraction");
-    if (text[0] == '\0')
-        return true;
-    if (kvt_double_parse(text, &row->want.fraction, NULL) == KVT_OK && row->want.fraction > 0 &&
-        row->want.fraction <= 1)
-        return true;
-    return refuse(row, "mem_fraction is \"%.40s\", want more than 0 and at most 1", text);
-}
-
-static bool read_shape(struct row *row)
-{
-    struct kvt_err why = {0};
-    const char *model = field(row, "model");
-    if (model[0] == '\0')
-        return refuse(row, "no model is named");
-    if (kvt_model_load(&row->model, model, &why) != KVT_OK)
-        return refuse(row, "the model \"%.80s\" is not one of configs/models", model);
-    double memory = 0;
-    const char *text = field(row, "gpu_mem_gb_nominal");
-    if (text[0] == '\0')
-        text = field(row, "gpu_mem_gb");
-    if (text[0] != '\0' &&
-        (kvt_double_parse(text, &memory, NULL) != KVT_OK || memory <= 0 || memory > 1e5))
-        return refuse(row, "gpu_mem_gb_nominal is \"%.40s\", want gigabytes", text);
-    if (kvt_gpu_known(&row->gpu, field(row, "gpu"), memory * 1e9, &why) != KVT_OK)
-        return refuse(row, "%.150s", why.text);
-    if (row->gpu.memory_visible <= 0)
-        return refuse(row, "the GPU \"%.80s\" is not known and no memory size is given",
-                      field(row, "gpu"));
-    row->want.model = &row->model;
-    row->want.gpu = &row->gpu;
-    return true;
-}
-
-static bool is_off(const char *text)
-{
-    char word[16];
-    lower(text, word, sizeof word);
-    return word[0] == '\0' || strcmp(word, "no") == 0 || strcmp(word, "none") == 0 ||
-           strcmp(word, "off") == 0 || strcmp(word, "false") == 0 || strcmp(word, "0") == 0;
-}
-
-/* Whether the row can be predicted; decided by its inputs alone. */
-static bool read_inputs(struct row *row)
-{
-    row->want.role = KVT_ROLE_SERVE;
-    row->want.draft_tokens = is_off(field(row, "spec_decode")) ? 0 : 1;
-    return read_engine(row) && read_shape(row) && read_weights(row) && read_kv(row) &&
-           read_layout(row) && read_fraction(row) &&
-           read_count(row, "page_or_block_tokens", 0, &row->want.page_tokens) &&
-           read_count(row, "max_model_len", 0, &row->want.max_model_len);
-}
-
-/* ---- outcomes ---- */
-
-static double outcome(const struct row *row, const char *column)
-{
-    double value;
-    const char *text = field(row, column);
-    return text[0] != '\0' && kvt_double_parse(text, &value, NULL) == KVT_OK ? value : (double)NAN;
-}
-
-static double observed_pool(const struct row *row)
-{
-    double gib = outcome(row, "kv_gib_per_gpu");
-    return isnan(gib) ? outcome(row, "kv_gib_implied") : gib;
-}
-
-static double observed_bytes(const struct row *row)
-{
-    double bytes = outcome(row, "obs_bytes_per_token_per_gpu");
-    return isnan(bytes) ? outcome(row, "exp_bytes_per_token_per_gpu") : bytes;
+    double bytes = kvt_server_outcome(row, "obs_bytes_per_token_per_gpu");
+    return isnan(bytes) ? kvt_server_outcome(row, "exp_bytes_per_token_per_gpu") : bytes;
 }
 
 struct result {
@@ -340,13 +30,13 @@ struct result {
     bool needs_fraction; /* and more: the pool */
 };
 
-static enum kvt_status add(struct kvt_reproduced_list *list, const struct row *row,
+static enum kvt_status add(struct kvt_reproduced_list *list, const struct kvt_server_row *row,
                            const struct result *result, const char *reason, struct kvt_err *err)
 {
     struct kvt_reproduced *out = kvt_reproduced_add(list);
     if (out == NULL)
         return kvt_err_set(err, KVT_ENOMEM, "no memory for the result");
-    snprintf(out->row, sizeof out->row, "%s", field(row, "row_id"));
+    snprintf(out->row, sizeof out->row, "%s", kvt_server_field(row, "row_id"));
     snprintf(out->metric, sizeof out->metric, "%s", result->metric);
     out->observed = result->observed;
     out->supported = reason == NULL;
@@ -356,14 +46,14 @@ static enum kvt_status add(struct kvt_reproduced_list *list, const struct row *r
     }
     out->predicted = result->predicted;
     out->pool_error = result->pool_error;
-    if (field(row, "mem_fraction")[0] != '\0')
+    if (kvt_server_field(row, "mem_fraction")[0] != '\0')
         snprintf(out->group, sizeof out->group, "%s",
                  row->want.of_free ? "trtllm" : kvt_engine_names[row->want.engine]);
     return KVT_OK;
 }
 
-static enum kvt_status add_supported(struct kvt_reproduced_list *list, const struct row *row,
-                                     struct kvt_err *err)
+static enum kvt_status add_supported(struct kvt_reproduced_list *list,
+                                     const struct kvt_server_row *row, struct kvt_err *err)
 {
     struct kvt_memory memory;
     struct kvt_err why = {0};
@@ -374,8 +64,8 @@ static enum kvt_status add_supported(struct kvt_reproduced_list *list, const str
     }
     /* What does not fit is predicted too: a budget below zero, and no tokens. */
     double pool = status == KVT_OK ? (double)memory.kv_pool_bytes : (double)memory.budget_bytes;
-    double seen = observed_pool(row), tokens = outcome(row, "kv_tokens");
-    double weights = outcome(row, "weights_gib_per_gpu");
+    double seen = observed_pool(row), tokens = kvt_server_outcome(row, "kv_tokens");
+    double weights = kvt_server_outcome(row, "weights_gib_per_gpu");
     const struct result results[] = {
         {"bytes_per_token_per_gpu", observed_bytes(row), memory.kv_bytes_per_token, (double)NAN,
          false},
@@ -384,7 +74,7 @@ static enum kvt_status add_supported(struct kvt_reproduced_list *list, const str
          true},
         {"kv_tokens", tokens, (double)memory.kv_tokens, (double)NAN, true},
     };
-    bool stated = field(row, "mem_fraction")[0] != '\0';
+    bool stated = kvt_server_field(row, "mem_fraction")[0] != '\0';
     for (size_t i = 0; i < sizeof results / sizeof *results; i++) {
         const char *reason =
             results[i].needs_fraction && !stated ? "the row states no memory fraction" : NULL;
@@ -405,8 +95,8 @@ enum kvt_status kvt_reproduce_capacity(const char *path, struct kvt_reproduced_l
             status = kvt_err_at(err, KVT_ECONFIG, (struct kvt_where){.file = path, .line = 1},
                                 "want a column \"%s\"", needed[i]);
     for (int32_t i = 0; i < table.row_count && status == KVT_OK; i++) {
-        struct row row = {.table = &table, .index = i};
-        if (read_inputs(&row)) {
+        struct kvt_server_row row = {.table = &table, .index = i};
+        if (kvt_server_read(&row)) {
             status = add_supported(list, &row, err);
             continue;
         }
