@@ -1,27 +1,60 @@
 /*
  * cmd_reproduce.c - published results beside ours
  */
-#include <string.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include "cli/reproduce.h"
 
 static const struct kvt_cli_option options[] = {
     {"capacity", "FILE", "a table of start-up logs (form of truth/capacity.csv)"},
+    {"serving", "FILE", "a table of benchmarks (form of truth/serving.csv)"},
+    {"guess", NULL, "with --serving: price GPUs without a calibration by their data sheet"},
+    {"row", "ID", "with --serving: print the config that this row makes, and run nothing"},
     {NULL, NULL, NULL},
 };
+
+static enum kvt_status check(const struct kvt_cli *cli, struct kvt_err *err)
+{
+    bool capacity = kvt_cli_get(cli, "capacity") != NULL;
+    bool serving = kvt_cli_get(cli, "serving") != NULL;
+    if (capacity && serving)
+        return kvt_err_set(err, KVT_EUSAGE, "--capacity and --serving are two tables: give one");
+    if ((capacity || serving) && cli->operand_count > 0)
+        return kvt_err_set(err, KVT_EUSAGE, "--%s takes no NAME beside it",
+                           capacity ? "capacity" : "serving");
+    if (!serving && (kvt_cli_get(cli, "row") != NULL || kvt_cli_get(cli, "guess") != NULL))
+        return kvt_err_set(err, KVT_EUSAGE, "--row and --guess want --serving FILE");
+    return KVT_OK;
+}
+
+static enum kvt_status print_row(const char *path, const char *row, bool guess, struct kvt_err *err)
+{
+    char *text = NULL;
+    KVT_TRY(kvt_reproduce_server_config(path, row, guess, &text, err));
+    fputs(text, stdout);
+    free(text);
+    return KVT_OK;
+}
 
 static enum kvt_status run(const struct kvt_cli *cli, struct kvt_err *err)
 {
     struct kvt_reproduced_list list = {0};
-    const char *capacity = kvt_cli_get(cli, "capacity");
-    if (capacity != NULL && cli->operand_count > 0)
-        return kvt_err_set(err, KVT_EUSAGE, "--capacity takes no NAME beside it");
-    enum kvt_status status =
-        capacity != NULL
-            ? kvt_reproduce_capacity(capacity, &list, err)
-            : kvt_reproduce_published(cli->operand_count > 0 ? cli->operands[0] : NULL, &list, err);
+    const char *capacity = kvt_cli_get(cli, "capacity"), *serving = kvt_cli_get(cli, "serving");
+    bool guess = kvt_cli_get(cli, "guess") != NULL;
+    enum kvt_status status;
+    KVT_TRY(check(cli, err));
+    if (kvt_cli_get(cli, "row") != NULL)
+        return print_row(serving, kvt_cli_get(cli, "row"), guess, err);
+    if (capacity != NULL)
+        status = kvt_reproduce_capacity(capacity, &list, err);
+    else if (serving != NULL)
+        status = kvt_reproduce_servers(serving, guess, &list, err);
+    else
+        status =
+            kvt_reproduce_published(cli->operand_count > 0 ? cli->operands[0] : NULL, &list, err);
     if (status == KVT_OK)
-        status = kvt_reproduced_print(&list, capacity == NULL, cli->format, err);
+        status = kvt_reproduced_print(&list, capacity == NULL && serving == NULL, cli->format, err);
     kvt_reproduced_free(&list);
     return status;
 }
@@ -35,9 +68,14 @@ const struct kvt_command kvt_command_reproduce = {
         "beside ours. With --capacity, every row of a table of start-up logs is predicted from its "
         "inputs "
         "(model, GPU, layout, dtypes, fraction, page) and printed beside what the server logged. "
+        "With --serving, every row of a table of benchmarks is simulated: its server, its load, "
+        "the "
+        "very number of requests; and output throughput, TPOT and TTFT are printed beside the "
+        "observed ones. "
         "Rows that cannot be modelled are listed with the reason.",
     .example = "kvtwin reproduce\nkvtwin reproduce kimi-k2.6-fp8-kv\n"
-               "kvtwin reproduce --capacity ../shared/truth/capacity.csv",
+               "kvtwin reproduce --capacity ../shared/truth/capacity.csv\n"
+               "kvtwin reproduce --serving ../shared/truth/serving.csv",
     .uses = 0,
     .operands_min = 0,
     .operands_max = 1,

@@ -50,6 +50,15 @@ enum kvt_status kvt_reproduce_serving(const struct kvt_config *config,
 enum kvt_status kvt_reproduce_capacity(const char *path, struct kvt_reproduced_list *list,
                                        struct kvt_err *err);
 
+/* Add the rows of a benchmark table (form of truth/serving.csv). guess: rows on GPUs without a
+ * shipped calibration are priced by the data sheet. */
+enum kvt_status kvt_reproduce_servers(const char *path, bool guess,
+                                      struct kvt_reproduced_list *list, struct kvt_err *err);
+
+/* The config that a row of such a table makes, as YAML in *text (malloc'ed). */
+enum kvt_status kvt_reproduce_server_config(const char *path, const char *row_id, bool guess,
+                                            char **text, struct kvt_err *err);
+
 /* Add the rows of one published file (configs/published/NAME.yaml, or a path), or of all of them in
  * the order of their names when name is NULL. */
 enum kvt_status kvt_reproduce_published(const char *name, struct kvt_reproduced_list *list,

@@ -25,5 +25,6 @@
     X(metrics)          \
     X(output)           \
     X(compare)          \
+    X(reproduce)        \
     X(cli)
 /* clang-format on */

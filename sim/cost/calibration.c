@@ -110,6 +110,14 @@ static size_t board_bytes(const char *name)
     return bytes > 4 && strcmp(name + bytes - 4, "-sxm") == 0 ? bytes - 4 : bytes;
 }
 
+bool kvt_calibration_is_shipped(const struct kvt_gpu *gpu, const char *stack)
+{
+    char *path = shipped_path(gpu->name, board_bytes(gpu->name), stack);
+    bool found = path != NULL && access(path, F_OK) == 0;
+    free(path);
+    return found;
+}
+
 enum kvt_status kvt_calibration_load(struct kvt_calibration *calibration, const char *name_or_path,
                                      const struct kvt_gpu *gpu, const char *stack, FILE *talk,
                                      struct kvt_err *err)

@@ -66,6 +66,9 @@ enum kvt_status kvt_calibration_parse(struct kvt_calibration *calibration, const
                                       const char *text, size_t count, const struct kvt_gpu *gpu,
                                       FILE *talk, struct kvt_err *err);
 
+/* Whether one is shipped for this GPU and stack, so that NULL would not guess. */
+bool kvt_calibration_is_shipped(const struct kvt_gpu *gpu, const char *stack);
+
 void kvt_calibration_release(struct kvt_calibration *calibration);
 
 /* The law for a piece of work: the first of its family that admits it. Never NULL. O(laws of the
