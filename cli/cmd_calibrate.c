@@ -11,7 +11,7 @@
 #include "sim/cost/fit_calibration.h"
 #include "sim/cost/table.h"
 
-#define CALIBRATION_BYTES_MAX (200 * 1000)
+#define CALIBRATION_BYTES_MAX (200 * 1024)
 
 /* What one command works with; everything owned. */
 struct calibrate {

@@ -212,14 +212,14 @@ static void set_grid(struct kvt_law *law, const struct kvt_sample *const samples
 }
 
 /* One law with its surface on the rows. */
-static bool fit_one(struct kvt_law *law, const struct kvt_form *form,
+static bool fit_one(struct kvt_law *law, int starts, const struct kvt_form *form,
                     const struct kvt_form_axis axes[], const struct kvt_sample *const samples[],
                     int64_t count)
 {
-    if (!kvt_fit_law(law, form->parameters, samples, count))
+    if (!kvt_fit_law(law, form->parameters, starts, samples, count))
         return false;
     set_grid(law, samples, count);
-    law->surface = kvt_fit_surface(law, axes, samples, count);
+    law->surface = kvt_fit_surface(law, form, axes, samples, count);
     return law->surface != NULL;
 }
 
@@ -238,8 +238,8 @@ static struct kvt_law *fit_laws(const struct kvt_series *series, const struct kv
 {
     enum { LAWS_MAX = 64 };
     struct kvt_law *laws = calloc(LAWS_MAX, sizeof *laws);
-    struct kvt_law start = kvt_form_start(series, form, gpu);
-    bool fine = laws != NULL;
+    struct kvt_law general = kvt_form_start(series, form, gpu);
+    bool fine = laws != NULL && fit_one(&general, KVT_FIT_STARTS, form, form->axes, samples, count);
     *law_count = 0;
     if (fine && form->by_model)
         qsort(samples, (size_t)count, sizeof *samples, by_model);
@@ -249,18 +249,17 @@ static struct kvt_law *fit_laws(const struct kvt_series *series, const struct kv
         if (end - i < MODEL_ROWS_MIN || *law_count == LAWS_MAX - 1)
             continue;
         struct kvt_law *law = &laws[(*law_count)++];
-        *law = start;
+        *law = general;
+        law->surface = NULL;
+        memset(law->grid, 0, sizeof law->grid);
         for (int d = 0; d < MODEL_DIMS; d++) {
             double size = samples[i]->work.dim[model_dims[d]];
             law->when[model_dims[d]] = (struct kvt_range){size, size};
         }
-        fine = fit_one(law, form, form->model_axes, &samples[i], end - i);
+        fine = fit_one(law, 1, form, form->model_axes, &samples[i], end - i);
     }
-    if (fine) {
-        struct kvt_law *law = &laws[(*law_count)++];
-        *law = start;
-        fine = fit_one(law, form, form->axes, samples, count);
-    }
+    if (laws != NULL)
+        laws[(*law_count)++] = general;
     if (!fine && laws != NULL) {
         laws_free(laws, *law_count);
         laws = NULL;

@@ -21,32 +21,42 @@
 
 /* clang-format off */
 static const struct kvt_form gemm = {
-    ROOF | P(SERIAL), 3.0, {A(M, 14), A(N, 9), A(K, 9)}, false, {{0}}};
+    .parameters = ROOF | P(SERIAL), .p = 3.0, .bending = 0.1, .surprise = 0.05,
+    .axes = {A(M, 16), A(N, 10), A(K, 9)}};
 static const struct kvt_form experts = {
-    ROOF | P(PAD), 3.0, {A(M, 9), A(INTER, 4), A(EXPERTS, 5), A(RANKS, 4), A(ROUTING, 2)},
-    true, {A(M, 10), A(INTER, 5), A(RANKS, 6), A(ROUTING, 3)}};
+    .parameters = ROOF | P(PAD), .p = 3.0, .bending = 0.1, .surprise = 0.1,
+    .axes = {A(M, 8), A(INTER, 4), A(EXPERTS, 4), A(RANKS, 4), A(ROUTING, 2)},
+    .by_model = true, .model_axes = {A(M, 8), A(INTER, 4), A(RANKS, 4), A(ROUTING, 2)}};
 static const struct kvt_form mla_decode = {
-    DECODE, 3.0, {B(BATCH, 9), B(LENGTH, 9), A(HEADS, 8)}, false, {{0}}};
+    .parameters = DECODE, .p = 3.0, .bending = 0.1, .surprise = 0.1,
+    .axes = {B(BATCH, 12), B(LENGTH, 9), A(HEADS, 8)}};
 static const struct kvt_form gqa_decode = {
-    DECODE, 3.0,
-    {B(BATCH, 8), B(LENGTH, 9), A(HEADS, 5), A(KV_HEADS, 4), A(HEAD_DIM, 5)}, false, {{0}}};
+    .parameters = DECODE, .p = 3.0, .bending = 0.1, .surprise = 0.1,
+    .axes = {B(BATCH, 8), B(LENGTH, 8), A(HEADS, 4), A(KV_HEADS, 4), A(HEAD_DIM, 5)}};
 static const struct kvt_form sparse = {
-    SPARSE | P(INDEX_BANDWIDTH), 3.0,
-    {B(BATCH, 9), B(LENGTH, 10), A(HEADS, 5), A(HIDDEN, 2)}, false, {{0}}};
+    .parameters = SPARSE | P(INDEX_BANDWIDTH), .p = 3.0, .bending = 0.05, .surprise = 0.1,
+    .axes = {B(BATCH, 12), B(LENGTH, 9), A(HEADS, 4), A(HIDDEN, 2)}};
 static const struct kvt_form sparse_shared = {
-    SPARSE, 3.0, {B(BATCH, 9), B(LENGTH, 10), A(HEADS, 5), A(HIDDEN, 2)}, false, {{0}}};
+    .parameters = SPARSE, .p = 3.0, .bending = 0.05, .surprise = 0.1,
+    .axes = {B(BATCH, 12), B(LENGTH, 9), A(HEADS, 4), A(HIDDEN, 2)}};
 static const struct kvt_form gqa_prefill = {
-    ROOF, 1.0, {B(LENGTH, 10), A(HEADS, 5), A(KV_HEADS, 3)}, false, {{0}}};
+    .parameters = ROOF, .p = 1.0, .bending = 0.1, .surprise = 0.1,
+    .axes = {B(LENGTH, 10), A(HEADS, 5), A(KV_HEADS, 3)}};
 static const struct kvt_form mla_prefill = {
-    ROOF, 1.0, {B(LENGTH, 10), A(HEADS, 8)}, false, {{0}}};
+    .parameters = ROOF, .p = 1.0, .bending = 0.1, .surprise = 0.1,
+    .axes = {B(LENGTH, 10), A(HEADS, 8)}};
 static const struct kvt_form mla_bmm = {
-    ROOF, 3.0, {A(M, 10), A(HEADS, 8)}, false, {{0}}};
+    .parameters = ROOF, .p = 3.0, .bending = 0.1, .surprise = 0.1,
+    .axes = {A(M, 10), A(HEADS, 8)}};
 static const struct kvt_form collective = {
-    LINK, 3.0, {B(BYTES, 16), A(RANKS, 4)}, false, {{0}}};
+    .parameters = LINK, .p = 3.0, .bending = 0.05, .surprise = 0.1,
+    .axes = {B(BYTES, 18), A(RANKS, 4)}};
 static const struct kvt_form dispatch = {
-    LINK, 3.0, {A(M, 10), A(HIDDEN, 4), A(EXPERTS, 4), A(TOPK, 3), A(N, 6)}, false, {{0}}};
+    .parameters = LINK, .p = 3.0, .bending = 0.1, .surprise = 0.1,
+    .axes = {A(M, 10), A(HIDDEN, 4), A(EXPERTS, 4), A(TOPK, 3), A(N, 6)}};
 static const struct kvt_form prompt_module = {
-    ROOF, 1.0, {A(M, 12), B(LENGTH, 10), A(HEADS, 5), A(HIDDEN, 2)}, false, {{0}}};
+    .parameters = ROOF, .p = 1.0, .bending = 0.05, .surprise = 0.1,
+    .axes = {A(M, 12), B(LENGTH, 10), B(BATCH, 11), A(HEADS, 4), A(HIDDEN, 2)}};
 
 static const struct kvt_form *const forms[KVT_FAMILY_COUNT] = {
     [KVT_FAMILY_GEMM_BF16] = &gemm,          [KVT_FAMILY_GEMM_FP8] = &gemm,

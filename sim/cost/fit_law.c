@@ -10,13 +10,12 @@
 #define SCALE      0.1  /* residuals beyond this count less */
 #define PRIOR      0.05 /* pull of a logarithm towards its start, against one row: see below */
 #define ROUNDS     5
-#define STARTS     4
 #define ITERATIONS 60
-#define ROWS_MAX   4000 /* for a handful of parameters more rows add nothing */
+#define ROWS_MAX   2000 /* for a handful of parameters more rows add nothing */
 
-double kvt_fit_weight(double residual)
+double kvt_fit_weight(double residual, double scale)
 {
-    double x = residual / SCALE;
+    double x = residual / scale;
     return 1.0 / sqrt(1.0 + x * x);
 }
 
@@ -85,7 +84,7 @@ static double solve(struct problem *p, gsl_multifit_nlinear_workspace *work, gsl
         residuals(x, p, r);
         cost = cost_of(r, p->rows);
         for (size_t i = 0; i < p->rows; i++)
-            gsl_vector_set(weights, i, kvt_fit_weight(gsl_vector_get(r, i)));
+            gsl_vector_set(weights, i, kvt_fit_weight(gsl_vector_get(r, i), SCALE));
     }
     return isfinite(cost) ? cost : HUGE_VAL;
 }
@@ -102,8 +101,8 @@ static double start_factor(int start, enum kvt_parameter parameter)
     return 1.0;
 }
 
-bool kvt_fit_law(struct kvt_law *law, unsigned parameters, const struct kvt_sample *const samples[],
-                 int64_t count)
+bool kvt_fit_law(struct kvt_law *law, unsigned parameters, int starts,
+                 const struct kvt_sample *const samples[], int64_t count)
 {
     struct problem p = {.law = *law, .samples = samples};
     enum kvt_parameter which[KVT_PARAMETER_COUNT];
@@ -129,7 +128,7 @@ bool kvt_fit_law(struct kvt_law *law, unsigned parameters, const struct kvt_samp
     gsl_vector *weights = gsl_vector_alloc(p.rows + p.members);
     double least = HUGE_VAL;
     bool memory = work != NULL && x != NULL && best != NULL && weights != NULL;
-    for (int start = 0; memory && start < STARTS; start++) {
+    for (int start = 0; memory && start < starts; start++) {
         for (size_t i = 0; i < p.members; i++)
             gsl_vector_set(x, i, p.start[i] + log(start_factor(start, which[i])));
         double cost = solve(&p, work, x, weights);

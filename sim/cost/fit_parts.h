@@ -25,6 +25,8 @@ struct kvt_form_axis {
 struct kvt_form {
     unsigned parameters;
     double p;
+    double bending;  /* of the surface: weight of a squared second difference, against one row */
+    double surprise; /* of the surface: residuals beyond this count less */
     struct kvt_form_axis axes[KVT_SURFACE_AXES]; /* knots 0 ends them */
     bool by_model; /* experts: a surface per model, with these axes: */
     struct kvt_form_axis model_axes[KVT_SURFACE_AXES];
@@ -35,15 +37,19 @@ const struct kvt_form *kvt_form_of(const struct kvt_series *series);
 struct kvt_law kvt_form_start(const struct kvt_series *series, const struct kvt_form *form,
                               const struct kvt_gpu *gpu);
 
-/* Improve law's parameters on the samples. False: no memory, or GSL found no descent. */
-bool kvt_fit_law(struct kvt_law *law, unsigned parameters, const struct kvt_sample *const samples[],
-                 int64_t count);
+/* Improve law's parameters on the samples from 1 to KVT_FIT_STARTS starts, the first of which is
+ * the law itself. False: no memory, or GSL found no descent. */
+#define KVT_FIT_STARTS 4
+bool kvt_fit_law(struct kvt_law *law, unsigned parameters, int starts,
+                 const struct kvt_sample *const samples[], int64_t count);
 
-/* The surface over axes that fits what law leaves over. NULL: no memory. */
-struct kvt_surface *kvt_fit_surface(const struct kvt_law *law, const struct kvt_form_axis axes[],
+/* The surface over axes (the form's, of its kind) that fits what law leaves over. NULL: no memory.
+ */
+struct kvt_surface *kvt_fit_surface(const struct kvt_law *law, const struct kvt_form *form,
+                                    const struct kvt_form_axis axes[],
                                     const struct kvt_sample *const samples[], int64_t count);
 
-/* The weight of a residual in the next round. */
-double kvt_fit_weight(double residual);
+/* The weight of a residual in the next round: 1/sqrt(1 + (residual/scale)^2). */
+double kvt_fit_weight(double residual, double scale);
 
 #endif

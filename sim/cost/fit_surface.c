@@ -10,15 +10,15 @@
 
 #include "sim/cost/fit_parts.h"
 
-#define BENDING    0.1  /* weight of a squared second difference, against one row */
 #define RIDGE      1e-2 /* weight of a squared value: pulls knots without rows to the law */
 #define ROUNDS     5
-#define ITERATIONS 200
-#define TOLERANCE  1e-6
+#define ITERATIONS 60
+#define TOLERANCE  1e-4
 
 struct system {
     const struct kvt_surface *surface;
     int64_t rows;
+    double bending, surprise;
     int32_t corners;              /* room per row */
     int32_t *index;               /* [rows * corners] */
     double *share;                /* [rows * corners]; 0 past the last corner of a row */
@@ -27,9 +27,10 @@ struct system {
     double *r, *d, *q, *diagonal; /* [count]: of the conjugate gradients */
 };
 
-/* out += BENDING * D'D x along one axis, of stride steps between neighbours. */
-static void add_bending(const struct kvt_surface *s, int32_t axis, const double x[], double out[])
+/* out += bending * D'D x along one axis, of stride steps between neighbours. */
+static void add_bending(const struct system *m, int32_t axis, const double x[], double out[])
 {
+    const struct kvt_surface *s = m->surface;
     int32_t stride = 1, n = s->axis[axis].count;
     for (int32_t a = axis + 1; a < s->axes; a++)
         stride *= s->axis[a].count;
@@ -37,7 +38,7 @@ static void add_bending(const struct kvt_surface *s, int32_t axis, const double 
         int32_t at = i / stride % n;
         if (at == 0 || at == n - 1)
             continue;
-        double bend = BENDING * (x[i - stride] - 2.0 * x[i] + x[i + stride]);
+        double bend = m->bending * (x[i - stride] - 2.0 * x[i] + x[i + stride]);
         out[i - stride] += bend;
         out[i] -= 2.0 * bend;
         out[i + stride] += bend;
@@ -68,7 +69,7 @@ static void multiply(const struct system *m, const double x[], double out[])
     for (int32_t i = 0; i < m->surface->count; i++)
         out[i] = RIDGE * x[i];
     for (int32_t a = 0; a < m->surface->axes; a++)
-        add_bending(m->surface, a, x, out);
+        add_bending(m, a, x, out);
     for (int64_t row = 0; row < m->rows; row++)
         add_row(m, row, m->weight[row] * row_value(m, row, x), out);
 }
@@ -76,7 +77,7 @@ static void multiply(const struct system *m, const double x[], double out[])
 static void set_diagonal(struct system *m)
 {
     for (int32_t i = 0; i < m->surface->count; i++)
-        m->diagonal[i] = RIDGE + 4.0 * BENDING * m->surface->axes;
+        m->diagonal[i] = RIDGE + 4.0 * m->bending * m->surface->axes;
     for (int64_t row = 0; row < m->rows; row++)
         for (int32_t c = 0; c < m->corners; c++) {
             double share = m->share[row * m->corners + c];
@@ -199,13 +200,15 @@ static void fit_values(struct system *m, struct kvt_surface *surface, const stru
     for (int round = 0; round < ROUNDS; round++) {
         solve(m, surface->values);
         for (int64_t i = 0; i < m->rows; i++)
-            m->weight[i] = kvt_fit_weight(m->residual[i] - row_value(m, i, surface->values));
+            m->weight[i] =
+                kvt_fit_weight(m->residual[i] - row_value(m, i, surface->values), m->surprise);
     }
     for (int32_t i = 0; i < surface->count; i++) /* as a file will have it */
         surface->values[i] = round(1e3 * surface->values[i]) * 1e-3;
 }
 
-struct kvt_surface *kvt_fit_surface(const struct kvt_law *law, const struct kvt_form_axis axes[],
+struct kvt_surface *kvt_fit_surface(const struct kvt_law *law, const struct kvt_form *form,
+                                    const struct kvt_form_axis axes[],
                                     const struct kvt_sample *const samples[], int64_t count)
 {
     struct kvt_surface *surface = calloc(1, sizeof *surface);
@@ -217,6 +220,8 @@ struct kvt_surface *kvt_fit_surface(const struct kvt_law *law, const struct kvt_
         kvt_surface_finish(surface);
     }
     bool memory = surface != NULL && surface->values != NULL && system_init(&m, surface, count);
+    m.bending = form->bending;
+    m.surprise = form->surprise;
     if (memory)
         fit_values(&m, surface, law, samples);
     system_release(&m);

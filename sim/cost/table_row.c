@@ -340,13 +340,20 @@ static bool row_sparse_prefill(struct kvt_row *row)
 {
     struct kvt_work *w = &row->sample.work;
     double pairs = prompts(row), heads = w->dim[KVT_DIM_HEADS];
-    double length = w->context;
+    double length = w->context, batch = size(row, KVT_COLUMN_batch_size);
+    double before = batch * number(row, KVT_COLUMN_step, 0.0);
+    w->batch = batch;
+    w->context = w->windowed = before + w->dim[KVT_DIM_M];
     bool glm = strstr(text_of(row, KVT_COLUMN_model), "GLM") != NULL;
     w->dim[KVT_DIM_HIDDEN] = glm ? 6144 : 7168;
     w->dim[KVT_DIM_WEIGHT_BITS] = weight_bits(row);
-    w->bytes = 2.0 * w->dim[KVT_DIM_M] * (2.0 * w->dim[KVT_DIM_HIDDEN] + heads * 1024.0);
-    w->flops = 2.0 * w->dim[KVT_DIM_M] * (7168.0 * 2112.0 + heads * 600e3) +
-               2.0 * pairs * heads * (NOPE + ROPE + V_DIM);
+    w->bytes = 2.0 * w->dim[KVT_DIM_M] * (2.0 * w->dim[KVT_DIM_HIDDEN] + heads * 1024.0) +
+               before * heads * 2.0 * (NOPE + V_DIM); /* cached tokens, expanded */
+    bool index = strstr(text_of(row, KVT_COLUMN_kernel_source), "skip_indexer") == NULL;
+    double seen = fmin(0.5 * length, 2048.0); /* keys that a token attends to */
+    w->flops = 2.0 * w->dim[KVT_DIM_M] *
+                   (w->dim[KVT_DIM_HIDDEN] * 2112.0 + heads * 1.2e6 + heads * seen * 1088.0) +
+               (index ? 2.0 * 64.0 * 128.0 * pairs : 0.0);
     char what[64];
     const char *source = text_of(row, KVT_COLUMN_kernel_source), *last = strrchr(source, '_');
     snprintf(what, sizeof what, "%.12s%.18s", text_of(row, KVT_COLUMN_gemm_type),
@@ -354,7 +361,7 @@ static bool row_sparse_prefill(struct kvt_row *row)
              : last != NULL                  ? last
                                              : "");
     dtype(row, text_of(row, KVT_COLUMN_kv_cache_dtype), what);
-    FINISH(row, length, w->dim[KVT_DIM_M], KVT_DIM_HEADS, KVT_DIM_HIDDEN);
+    FINISH(row, length, size(row, KVT_COLUMN_isl), KVT_DIM_HEADS, KVT_DIM_HIDDEN);
     return !row->failed;
 }
 
@@ -392,9 +399,9 @@ static bool row_collective(struct kvt_row *row)
                          : strcmp(op, "reduce_scatter") == 0 ? (int32_t)KVT_FAMILY_REDUCE_SCATTER
                                                              : (int32_t)KVT_SERIES_NONE;
     bool eager = !nccl && strstr(text_of(row, KVT_COLUMN_kernel_source), "eager") != NULL;
-    row->series.rank = nccl * 2 + !half + eager;
-    if (nccl)
-        dtype(row, text_of(row, KVT_COLUMN_nccl_dtype), "");
+    row->series.rank = nccl * 2 + eager;
+    if (nccl) /* bytes are bytes */
+        dtype(row, "half", "int8");
     else
         dtype(row, text_of(row, KVT_COLUMN_allreduce_dtype), eager ? "eager" : "graph");
     FINISH(row, w->bytes, 0.0, KVT_DIM_RANKS);
