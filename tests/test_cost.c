@@ -1,5 +1,6 @@
 /* Step lists, calibrations and frozen tables: against published results, closed forms and each
  * other. What is fitted and what predicted is said at each test. */
+#include <gsl/gsl_randist.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -192,6 +193,37 @@ static void experts_hit_follow_the_closed_form(void)
         CHECK_NOTE(hit >= last && hit <= 256.0, "more tokens never hit fewer");
         last = hit;
     }
+}
+
+/* Shuffle the experts, hit the first ones, and look which rank holds most of them. */
+static double drawn_fullest(gsl_rng *rng, int experts, int hit, int ranks)
+{
+    int order[512], sum = 0, draws = 4000;
+    for (int draw = 0; draw < draws; draw++) {
+        int held[64] = {0}, most = 0;
+        for (int e = 0; e < experts; e++)
+            order[e] = e;
+        gsl_ran_shuffle(rng, order, (size_t)experts, sizeof *order);
+        for (int i = 0; i < hit; i++)
+            held[order[i] / (experts / ranks)]++;
+        for (int r = 0; r < ranks; r++)
+            most = held[r] > most ? held[r] : most;
+        sum += most;
+    }
+    return (double)sum / draws;
+}
+
+static void the_fullest_rank_of_experts_is_as_drawn(void)
+{
+    static const int rows[][3] = {{256, 8, 8},    {256, 102, 8}, {256, 240, 8}, {288, 8, 4},
+                                  {384, 200, 16}, {128, 60, 2},  {256, 256, 8}, {256, 50, 1}};
+    gsl_rng *rng = gsl_rng_alloc(gsl_rng_mt19937);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        double want = drawn_fullest(rng, rows[i][0], rows[i][1], rows[i][2]);
+        CHECK_CLOSE(kvt_experts_fullest(rows[i][0], rows[i][1], rows[i][2]), want,
+                    rows[i][1] < 20 ? 0.12 : 0.02, "experts, hit, ranks");
+    }
+    gsl_rng_free(rng);
 }
 
 static void int4_experts_win_in_decode_and_lose_in_prefill(void)
@@ -474,6 +506,7 @@ const struct check_test check_cost[] = {
     {"DeepSeek R1 decodes as the step recipe says",
      deepseek_r1_decodes_as_the_step_recipe_says, false},
     {"experts hit follow the closed form", experts_hit_follow_the_closed_form, false},
+    {"the fullest rank of experts is as drawn", the_fullest_rank_of_experts_is_as_drawn, false},
     {"int4 experts win in decode and lose in prefill",
      int4_experts_win_in_decode_and_lose_in_prefill, false},
     {"the list of Kimi has the shapes of the recipe",

@@ -1,5 +1,6 @@
 #include "sim/cost/step.h"
 
+#include <gsl/gsl_cdf.h>
 #include <math.h>
 #include <string.h>
 
@@ -111,6 +112,17 @@ double kvt_experts_hit(double experts, double topk, double tokens, double skew)
     return hit < topk ? topk : hit;
 }
 
+double kvt_experts_fullest(double experts, double hit, double ranks)
+{
+    if (ranks <= 1.0 || experts <= 1.0)
+        return hit;
+    double mean = hit / ranks;
+    double variance = mean * (1.0 - 1.0 / ranks) * (experts - hit) / (experts - 1.0);
+    double longest = gsl_cdf_ugaussian_Pinv((ranks - 0.375) / (ranks + 0.25));
+    double fullest = mean + longest * sqrt(fmax(variance, 0.0));
+    return fmin(fullest, fmin(hit, experts / ranks));
+}
+
 /* Bytes are those of the experts hit; activations stay in L2 until compute is what counts. The law
  * is looked up before they are known: it may say how skewed this model routes. */
 static void list_moe(struct kvt_builder *b, const struct kvt_mlp *mlp)
@@ -131,7 +143,8 @@ static void list_moe(struct kvt_builder *b, const struct kvt_mlp *mlp)
         skew = b->shape->skew;
     else if (skew == 0.0)
         skew = b->calibration->skew;
-    double hit = kvt_experts_hit(mlp->experts, mlp->topk, m, skew) / layout->ep;
+    double hit = kvt_experts_hit(mlp->experts, mlp->topk, m, skew);
+    hit = kvt_experts_fullest(mlp->experts, hit, layout->ep);
     double matrix = (mlp->gated ? 3.0 : 2.0) * d * inter; /* weights of one expert here */
     work.bytes = hit * matrix * kvt_builder_weight_bytes(dtype);
     work.flops = 2.0 * m * mlp->topk / layout->ep * matrix;

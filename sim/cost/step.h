@@ -22,7 +22,8 @@
  *
  * Experts hit by m tokens: E(m) = experts*(1-(1-topk/experts)^m) when routing is uniform, and
  * E' = topk + skew*(E - topk) when it is not; skew goes to 1 between 64 and 512 tokens, where every
- * expert is hit whatever the skew. Speculative decoding verifies draft_tokens + 1 tokens a request
+ * expert is hit whatever the skew. Under expert parallelism the rank that holds most of them sets
+ * the time (kvt_experts_fullest). Speculative decoding verifies draft_tokens + 1 tokens a request
  * and runs the draft layer and lm_head once per drafted token.
  *
  * Not modelled: padding of the batch to a captured graph size, prompts' ends within a chunk (the
@@ -101,6 +102,11 @@ double kvt_step_token_bytes(const struct kvt_model *model, const struct kvt_step
 
 /* Distinct experts that tokens tokens hit. */
 double kvt_experts_hit(double experts, double topk, double tokens, double skew);
+
+/* Of `hit` distinct experts, how many the fullest of `ranks` ranks holds on average, when each
+ * holds experts/ranks of them: hypergeometric on one rank, and the largest of `ranks` such draws
+ * taken as normal (Blom's approximation). hit / ranks once all are hit. */
+double kvt_experts_fullest(double experts, double hit, double ranks);
 
 /* The window of the model's windowed or sparse layers (the widest), 0 when there are none. */
 int32_t kvt_step_window(const struct kvt_model *model);
