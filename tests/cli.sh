@@ -180,6 +180,13 @@ run "and diff says so" 1 diff "$work/made/run.h5" "$work/made/other.h5"
 run "a log names the replicas from its first line on" 0 simulate $config --log "$work/made/run.log"
 grep -q "replica-" "$work/made/run.log" && fail "a replica without its name"
 grep -q "prefill-0 *ADMIT" "$work/made/run.log" || fail "no prefill-0"
+run "a price under another spelling" 0 simulate $config --set 'cost={H200: 1 USD/h}'
+out_has "Cost (USD/h):                                                16.00"
+run "no price for this GPU" 0 simulate $config --set 'cost={h100: 1 USD/h}'
+err_has "warning: cost has no price for h200-sxm"
+run "more GPUs than there are numbers" 6 simulate $config --set fleet.decode.replicas=100000 \
+    --set 'fleet.decode.parallel={tp: 1024, dp: 1024, ep: 128, pp: 61}'
+err_has "GPUs in all"
 run "diff of what is no run" 3 diff "$work/made/run.h5" README.md
 err_has "README.md"
 

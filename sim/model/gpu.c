@@ -199,6 +199,13 @@ static bool is_named(const struct kvt_gpu *gpu, const char *folded)
     return false;
 }
 
+bool kvt_gpu_is_named(const struct kvt_gpu *gpu, const char *name)
+{
+    char folded[128];
+    fold(name, folded, sizeof folded);
+    return is_named(gpu, folded);
+}
+
 static double distance(double a, double b)
 {
     return a > 0 && b > 0 ? fabs(log(a / b)) : 0;

@@ -7,6 +7,7 @@
 #ifndef KVT_MODEL_GPU_H
 #define KVT_MODEL_GPU_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "sim/base/status.h"
@@ -43,5 +44,8 @@ void kvt_gpu_by_memory(struct kvt_gpu *gpu, const char *name, double capacity);
  * one by memory size when the name is not known or no such GPU has about that much memory. */
 enum kvt_status kvt_gpu_known(struct kvt_gpu *gpu, const char *name, double nominal,
                               struct kvt_err *err);
+
+/* Whether name is the GPU's own or one of its aliases, in any spelling: "H200 SXM" of h200-sxm. */
+bool kvt_gpu_is_named(const struct kvt_gpu *gpu, const char *name);
 
 #endif

@@ -1,12 +1,13 @@
 #include "sim/plan/fleet.h"
 
+#include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "sim/plan/price.h"
 
 #define SGLANG_PREFILL_TOKENS  16384 /* max_prefill_tokens: prompts admitted in one step */
-#define RESERVED_DECODE_TOKENS 512   /* SGLang's num_reserved_decode_tokens */
+#define GPUS_MAX               INT32_MAX
+#define RESERVED_DECODE_TOKENS 512 /* SGLang's num_reserved_decode_tokens */
 
 static int32_t clip(int64_t value, int64_t limit)
 {
@@ -54,14 +55,21 @@ static struct kvt_replica_spec replica_of(const struct kvt_config *config, enum 
     };
 }
 
-static enum kvt_status price_of(const struct kvt_config *config, const struct kvt_gpu *gpu,
-                                double *usd_per_h)
+/* What the config says of the GPU under its name or an alias; talk hears of prices for others only.
+ */
+static double price_of(const struct kvt_config *config, const struct kvt_gpu *gpu, FILE *talk)
 {
-    *usd_per_h = gpu->usd_per_hour > 0 ? gpu->usd_per_hour : 0;
-    for (int32_t i = 0; i < config->cost.count; i++)
-        if (strcmp(config->cost.key[i], gpu->name) == 0)
-            *usd_per_h = config->cost.value[i];
-    return KVT_OK;
+    double usd_per_h = gpu->usd_per_hour > 0 ? gpu->usd_per_hour : 0;
+    bool found = config->cost.count == 0 || usd_per_h > 0;
+    for (int32_t i = 0; i < config->cost.count; i++) {
+        if (!kvt_gpu_is_named(gpu, config->cost.key[i]))
+            continue;
+        usd_per_h = config->cost.value[i];
+        found = true;
+    }
+    if (!found && talk != NULL)
+        fprintf(talk, "kvtwin: warning: cost has no price for %s\n", gpu->name);
+    return usd_per_h;
 }
 
 /* SGLang ends the chunks of a prompt at page bounds, so that a chunk is a page at least. */
@@ -95,11 +103,13 @@ static enum kvt_status role_init(struct kvt_fleet *fleet, struct kvt_arena *aren
                            r->replica.overlap, talk, &r->costs, r->calibration, err));
     r->replica.window = r->costs.window;
     fleet->present[role] = true;
-    int32_t gpus = r->plan.memory.gpus_per_replica * config->roles[role].replicas;
-    double usd_per_h;
-    KVT_TRY(price_of(config, &r->plan.gpu, &usd_per_h));
-    fleet->gpus += gpus;
-    fleet->usd_per_h += gpus * usd_per_h;
+    int64_t gpus = (int64_t)r->plan.memory.gpus_per_replica * config->roles[role].replicas;
+    if (gpus > GPUS_MAX - fleet->gpus)
+        return kvt_err_at(err, KVT_ELIMIT, config->roles[role].gpu.where,
+                          "want at most %d GPUs in all, got %" PRId64, GPUS_MAX,
+                          fleet->gpus + gpus);
+    fleet->gpus += (int32_t)gpus;
+    fleet->usd_per_h += (double)gpus * price_of(config, &r->plan.gpu, talk);
     return KVT_OK;
 }
 

@@ -14,7 +14,7 @@ static enum kvt_status load_calibration(const struct kvt_config *config, enum kv
     struct kvt_where where = config->roles[role].gpu.where;
     const char *name = NULL;
     for (int32_t i = 0; i < named->count; i++) {
-        if (strcmp(named->key[i], plan->gpu.name) != 0)
+        if (!kvt_gpu_is_named(&plan->gpu, named->key[i]))
             continue;
         name = named->text[i];
         where = named->where[i];
