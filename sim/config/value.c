@@ -9,7 +9,8 @@
 #include "sim/base/file.h"
 #include "sim/config/schema.h"
 
-#define LIST_BYTES 400
+#define LIST_BYTES     400
+#define TEXT_BYTES_MAX 4000
 
 /* ---- what a rule wants ---- */
 
@@ -233,7 +234,12 @@ static bool parse_names(const struct kvt_rule *rule, const struct kvt_yaml *node
 static bool parse_text(const struct kvt_rule *rule, const struct kvt_yaml *node, void *field,
                        struct kvt_config_store *store, struct kvt_complaint *complaint)
 {
-    if (node->text[0] == '\0' || strlen(node->text) > 4000)
+    if (strlen(node->text) > TEXT_BYTES_MAX) {
+        snprintf(complaint->text, sizeof complaint->text, "want at most %d bytes of text, got %zu",
+                 TEXT_BYTES_MAX, strlen(node->text));
+        return false;
+    }
+    if (node->text[0] == '\0')
         return refuse(rule, node, complaint);
     if (rule->names_count > 0 && name_index(rule, node->text) < 0)
         return refuse_name(rule, node, complaint);

@@ -196,9 +196,10 @@ double kvt_calibration_time(const struct kvt_calibration *calibration, const str
                         calibration->name, kvt_family_names[law->family]);
             else
                 fprintf(calibration->talk,
-                        "kvtwin: warning: %s: %s %.0f is outside the grid of its law by a factor "
-                        "of %.2f\n",
-                        kvt_family_names[law->family], kvt_dim_names[dim], work->dim[dim], factor);
+                        "kvtwin: warning: %s: %s was measured at %s %.0f to %.0f; at %s %.0f it is "
+                        "extrapolated\n",
+                        calibration->name, kvt_family_names[law->family], kvt_dim_names[dim],
+                        law->grid[dim].min, law->grid[dim].max, kvt_dim_names[dim], work->dim[dim]);
         }
     }
     return kvt_law_time(law, work, limit);

@@ -173,6 +173,11 @@ static enum kvt_status not_found(const char *name, struct search *search, struct
     for (int32_t i = 0; i < search->name_count; i++)
         names[i] = search->names[i];
     const char *near = kvt_nearest_name(search->canonical, names, (size_t)search->name_count);
+    if (search->name_count == 0)
+        return kvt_err_set(err, KVT_ECONFIG,
+                           "no model is named \"%s\": there are no models in %s/configs/models "
+                           "(KVTWIN_DATA names the folder)",
+                           name, kvt_data_folder());
     if (search->ambiguous)
         return kvt_err_set(err, KVT_ECONFIG, "the name \"%s\" fits more than one model", name);
     return kvt_err_set(err, KVT_ECONFIG,
