@@ -92,6 +92,8 @@ static enum kvt_status outputs_begin(const struct kvt_cli *cli, struct outputs *
     bool decisions = kvt_cli_get(cli, "decisions") != NULL;
     if (decisions && cli->output == NULL)
         return kvt_err_set(err, KVT_EUSAGE, "--decisions wants -o FILE beside it");
+    if (text != NULL && text[0] == '\0')
+        return kvt_err_set(err, KVT_EUSAGE, "--log: want a file name, got an empty one");
     if (cli->output != NULL) {
         KVT_TRY(kvt_run_file_begin(&outputs->file, cli->output, err));
         outputs->has_file = true;

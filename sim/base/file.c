@@ -90,28 +90,76 @@ static void temps_replace(char *old, char *new)
     }
 }
 
+static bool is_same(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+/* Why nothing can be put in the place of path; NULL: it can. Renaming over a link would replace the
+ * link (of /dev/stdout, even as root), and over an open standard stream would lose what it gets. */
+static const char *obstacle(const char *path)
+{
+    struct stat info, other;
+    if (lstat(path, &info) != 0)
+        return NULL;
+    if (stat(path, &info) != 0)
+        return "it is a link to nothing";
+    if (S_ISDIR(info.st_mode))
+        return "it is a folder";
+    if (!S_ISREG(info.st_mode))
+        return "it exists and is not a plain file";
+    for (int stream = 1; stream <= 2; stream++)
+        if (fstat(stream, &other) == 0 && is_same(&info, &other))
+            return stream == 1 ? "it is standard output" : "it is standard error";
+    return NULL;
+}
+
+/* Whether another output of this program is being written under the same temporary name. */
+static bool is_taken(const char *temp_path)
+{
+    struct stat info, other;
+    if (stat(temp_path, &info) != 0)
+        return false;
+    for (int i = 0; i < OUTPUTS_MAX; i++)
+        if (open_temps[i] != NULL && stat(open_temps[i], &other) == 0 && is_same(&info, &other))
+            return true;
+    return false;
+}
+
+static enum kvt_status temp_make(const struct kvt_output *output, struct kvt_where where,
+                                 struct kvt_err *err)
+{
+    const char *why = obstacle(output->path);
+    if (why == NULL && is_taken(output->temp_path))
+        why = "it is another output of this run";
+    int file = why == NULL ? open(output->temp_path, O_WRONLY | O_CREAT | O_TRUNC, 0666) : -1;
+    if (file < 0)
+        return kvt_err_at(err, KVT_EIO, where, "cannot write: %s",
+                          why != NULL ? why : strerror(errno));
+    close(file);
+    return KVT_OK;
+}
+
 enum kvt_status kvt_output_begin(struct kvt_output *output, const char *path, struct kvt_err *err)
 {
     struct kvt_where where = {.file = path};
-    size_t bytes = strlen(path) + 32;
-    *output = (struct kvt_output){.path = malloc(bytes), .temp_path = malloc(bytes)};
-    if (output->path == NULL || output->temp_path == NULL) {
-        kvt_output_abandon(output);
-        return kvt_err_at(err, KVT_ENOMEM, where, "no memory for its name");
-    }
-    snprintf(output->path, bytes, "%s", path);
-    snprintf(output->temp_path, bytes, "%s.tmp.%ld", path, (long)getpid());
     struct stat info;
+    bool is_link = lstat(path, &info) == 0 && S_ISLNK(info.st_mode);
+    char *target = is_link ? realpath(path, NULL) : NULL; /* the link stays */
+    const char *name = target != NULL ? target : path;
+    size_t bytes = strlen(name) + 32;
+    *output = (struct kvt_output){.path = malloc(bytes), .temp_path = malloc(bytes)};
     enum kvt_status status = KVT_OK;
-    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
-        status = kvt_err_at(err, KVT_EIO, where, "cannot write: it exists and is not a plain file");
-    int file = status == KVT_OK ? open(output->temp_path, O_WRONLY | O_CREAT | O_TRUNC, 0666) : -1;
-    if (status == KVT_OK && file < 0)
-        status = kvt_err_at(err, KVT_EIO, where, "cannot write: %s", strerror(errno));
-    if (file >= 0)
-        close(file);
+    if (output->path == NULL || output->temp_path == NULL) {
+        status = kvt_err_at(err, KVT_ENOMEM, where, "no memory for its name");
+    } else {
+        snprintf(output->path, bytes, "%s", name);
+        snprintf(output->temp_path, bytes, "%s.tmp.%ld", name, (long)getpid());
+        status = temp_make(output, where, err);
+    }
+    free(target);
     if (status != KVT_OK) {
-        free(output->temp_path);
+        free(output->temp_path); /* not made by us: do not unlink it */
         output->temp_path = NULL;
         kvt_output_abandon(output);
         return status;

@@ -29,6 +29,8 @@ struct kvt_output {
     char *path, *temp_path; /* owned; both NULL when closed */
 };
 
+/* A link at path stays and its target is replaced. KVT_EIO for a folder, a device, the file that is
+ * standard output or error, and for what is already an output of this run. */
 enum kvt_status kvt_output_begin(struct kvt_output *output, const char *path, struct kvt_err *err);
 
 /* fsync the temporary and give it the final name. On failure it is removed. */
