@@ -175,6 +175,16 @@ static bool read_weights(struct kvt_server_row *row)
     return true;
 }
 
+/* SGLang keeps the cache of sparse attention in fp8 on Blackwell, where nothing else is said. */
+static bool is_fp8_by_default(const struct kvt_server_row *row, const char *text)
+{
+    const struct kvt_model *model = &row->model;
+    bool blackwell = has(row->gpu.name, "b200") || has(row->gpu.name, "b300");
+    return row->want.engine == KVT_ENGINE_SGLANG && blackwell &&
+           (text[0] == '\0' || strcmp(text, "auto") == 0) && model->group_count > 0 &&
+           model->groups[model->group_count - 1].attention.index_heads > 0;
+}
+
 static bool read_kv(struct kvt_server_row *row)
 {
     static const struct {
@@ -192,7 +202,7 @@ static bool read_kv(struct kvt_server_row *row)
     kvt_server_lower(kvt_server_field(row, "kv_dtype"), text, sizeof text);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (strcmp(text, names[i].text) == 0) {
-            row->want.kv = names[i].dtype;
+            row->want.kv = is_fp8_by_default(row, text) ? KVT_KV_FP8 : names[i].dtype;
             return true;
         }
     }

@@ -101,6 +101,8 @@ static void rows_become_the_config_that_they_state(void)
          {"name: deepseek-v3}", "gpu: h200-sxm\n", "parallel: {tp: 8, pp: 1, dp: 8, ep: 1, dcp: 1}",
           "memory: {fraction: 0.8500}\n"}},
         {"n_gpus=4;tp=1;dp=4;engine=vLLM", {"replicas: 4\n", "parallel: {tp: 1, pp: 1, dp: 1,"}},
+        {"model=GLM-5.2-FP8;gpu=B200;gpu_mem_gb=180;n_gpus=8;tp=8", {"kv: fp8\n"}},
+        {"model=GLM-5.2-FP8;gpu=H200;gpu_mem_gb=141;n_gpus=8;tp=8", {"kv: bf16\n"}},
         {"num_requests=", {"concurrency: 2\n    requests: 20\n"}},
         {"concurrency=;request_rate_rps=inf;num_requests=50",
          {"concurrency: 50\n    requests: 50\n"}},
