@@ -138,13 +138,13 @@ static enum kvt_status show(const struct kvt_cli *cli, struct calibrate *c, stru
 
 static enum kvt_status print_text(const struct calibrate *c)
 {
-    printf("%-58s %7s %8s %7s %6s %6s %6s %6s %6s %6s %6s\n", "series", "rows", "excluded",
+    printf("%-78s %7s %8s %7s %6s %6s %6s %6s %6s %6s %6s\n", "series", "rows", "excluded",
            "tested", "median", "mean", "p90", "floor", "unseen", "mean", "inside");
     for (int32_t i = 0; i < c->shown_count; i++) {
         const struct shown *s = &c->shown[i];
         const struct kvt_fit *f = s->fit;
         printf(
-            "%-58s %7lld %8lld %7lld %5.1f%% %5.1f%% %5.1f%% %5.1f%% %5.1f%% %5.1f%% %5.1f%%%s\n",
+            "%-78s %7lld %8lld %7lld %5.1f%% %5.1f%% %5.1f%% %5.1f%% %5.1f%% %5.1f%% %5.1f%%%s\n",
             s->name, (long long)f->rows, (long long)f->excluded, (long long)s->errors.rows,
             100 * s->errors.median, 100 * s->errors.mean, 100 * s->errors.p90, 100 * f->floor,
             100 * f->unseen.median, 100 * f->unseen.mean, 100 * s->inside,
@@ -207,7 +207,7 @@ static enum kvt_status write_calibration(const struct kvt_cli *cli, struct calib
         return status;
     FILE *out = open_memstream(&text, &count);
     if (out != NULL) {
-        kvt_calibration_print(&built, "Written by kvtwin calibrate. per_mille: 1000 ln(factor).",
+        kvt_calibration_print(&built, "Written by kvtwin calibrate. half_percent: 200 ln(factor).",
                               out);
         if (fclose(out) != 0)
             text = NULL;

@@ -425,8 +425,8 @@ static void a_surface_is_linear_in_logarithms_and_flat_outside(void)
     static const char text[] = "calibration: mine\ngpu: h200-sxm\nstack: sglang\nsource: test\n"
                                "laws:\n- family: gemm-bf16\n  law: roofline\n  t0: 1 us\n"
                                "  surface:\n    axes: [m, length]\n    m: [1, 16]\n"
-                               "    length: [10, 100, 1000]\n    per_mille: >-\n"
-                               "      0 100 200 400\n      -300 0\n  source: test\n";
+                               "    length: [10, 100, 1000]\n    half_percent: >-\n"
+                               "      0 20 40 80\n      -60 0\n  source: test\n";
     struct kvt_calibration c;
     struct kvt_err err = {0};
     CHECK_OK(kvt_calibration_parse(&c, "cal.yaml", text, strlen(text), &gpu, NULL, &err), err);
@@ -456,16 +456,18 @@ static void a_bad_surface_says_where(void)
         const char *surface, *message;
     } rows[] = {
         {"12", "9:12: surface: want a mapping"},
-        {"{m: [1], per_mille: 1}", "surface: want axes (a list of 1 to 5 sizes), knots for each"},
-        {"{axes: [m], per_mille: 1}", "surface: want axes"},
-        {"{axes: [mm], mm: [1], per_mille: 1}", "axes: unknown \"mm\""},
-        {"{axes: [m], m: 1, per_mille: 1}", "m: want a list of 1 to 32 knots"},
-        {"{axes: [m], m: [2, 1], per_mille: 1 1}", "m: want increasing numbers, got 1 after 2"},
-        {"{axes: [m], m: [0, 1], per_mille: 1 1}", "m: want more than 0"},
-        {"{axes: [m], m: [1, 2], per_mille: 1}", "per_mille: want 2 whole numbers from -20000 to "
-                                                 "20000, got 1"},
-        {"{axes: [m], m: [1, 2], per_mille: 1 2.5}", "got 2 and then \".5\""},
-        {"{axes: [m], m: [1, 2], per_mille: 1 99999}", "got 1 and then \"99999\""},
+        {"{m: [1], half_percent: 1}",
+         "surface: want axes (a list of 1 to 5 sizes), knots for each"},
+        {"{axes: [m], half_percent: 1}", "surface: want axes"},
+        {"{axes: [mm], mm: [1], half_percent: 1}", "axes: unknown \"mm\""},
+        {"{axes: [m], m: 1, half_percent: 1}", "m: want a list of 1 to 32 knots"},
+        {"{axes: [m], m: [2, 1], half_percent: 1 1}", "m: want increasing numbers, got 1 after 2"},
+        {"{axes: [m], m: [0, 1], half_percent: 1 1}", "m: want more than 0"},
+        {"{axes: [m], m: [1, 2], half_percent: 1}",
+         "half_percent: want 2 whole numbers from -20000 to "
+         "20000, got 1"},
+        {"{axes: [m], m: [1, 2], half_percent: 1 2.5}", "got 2 and then \".5\""},
+        {"{axes: [m], m: [1, 2], half_percent: 1 99999}", "got 1 and then \"99999\""},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char text[512];

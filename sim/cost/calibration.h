@@ -21,7 +21,7 @@
  *         axes: [m, n]           # up to 5; the last runs fastest
  *         m: [1, 16, 256]        # knots of each
  *         n: [256, 65536]
- *         per_mille: >-          # 1000 ln(factor) at each knot
+ *         half_percent: >-          # 200 ln(factor) at each knot
  *           12 -3 40 -8 0 5
  *       held_out: {rows: 512, median: 0.05, mean: 0.08}   # or in_sample:; also p90, floor
  *       unseen: {rows: 900, median: 0.06, mean: 0.1, p90: 0.2, low: 0.8, high: 1.2, coverage: 0.9}

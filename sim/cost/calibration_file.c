@@ -58,7 +58,7 @@ static const char *const file_keys[] = {"calibration", "gpu",    "stack", "versi
 static const char *const error_keys[] = {"rows", "median", "mean", "p90", "floor"};
 static const char *const unseen_keys[] = {"rows", "median", "mean",    "p90",
                                           "low",  "high",   "coverage"};
-static const char surface_axes_key[] = "axes", surface_values_key[] = "per_mille";
+static const char surface_axes_key[] = "axes", surface_values_key[] = "half_percent";
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 struct reader {
@@ -283,7 +283,7 @@ static void read_axis(struct reader *r, const yaml_node_t *map, const yaml_node_
     surface->axes++;
 }
 
-/* Whole numbers of thousandths, as many as the product of the axes. */
+/* Whole steps of half a percent, as many as the product of the axes. */
 static void read_surface_values(struct reader *r, const yaml_node_t *node,
                                 struct kvt_surface *surface)
 {
@@ -295,7 +295,7 @@ static void read_surface_values(struct reader *r, const yaml_node_t *node,
         if (end == text || value < -20000 || value > 20000)
             break;
         if (count < surface->count)
-            surface->values[count] = 1e-3 * (double)value;
+            surface->values[count] = (double)value / KVT_SURFACE_STEPS;
         count++;
         text = end;
     }

@@ -133,11 +133,12 @@ static void print_surface(const struct kvt_surface *surface, FILE *out)
         fprintf(out, "    %s: ", kvt_axis_names[surface->axis[a].size]);
         print_list("", surface->axis[a].at, surface->axis[a].count, NULL, 0, out);
     }
-    fprintf(out, "    per_mille: >-\n");
+    fprintf(out, "    half_percent: >-\n");
     int column = 0;
     for (int32_t i = 0; i < surface->count; i++) {
         char text[16];
-        int count = snprintf(text, sizeof text, "%ld", lround(surface->values[i] * 1e3));
+        int count =
+            snprintf(text, sizeof text, "%ld", lround(surface->values[i] * KVT_SURFACE_STEPS));
         if (column == 0)
             column = fprintf(out, "      ");
         else

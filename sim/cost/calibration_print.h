@@ -6,8 +6,9 @@
 
 #include "sim/cost/calibration.h"
 
-/* Everything but the guesses. Numbers have four significant digits, surfaces whole thousandths; so
- * a calibration that was read comes back the same. note: lines of comment at the top, without '#'.
+/* Everything but the guesses. Numbers have four significant digits, surfaces whole half percents;
+ * so a calibration that was read comes back the same. note: lines of comment at the top, without
+ * '#'.
  */
 void kvt_calibration_print(const struct kvt_calibration *calibration, const char *note, FILE *out);
 

@@ -42,7 +42,7 @@ static double moved_bytes(const struct kvt_sample *s)
 static void judge_speed(struct kvt_fit *fit, struct kvt_series *series, const struct kvt_gpu *gpu)
 {
     int64_t fast = 0, kept = 0;
-    if (series->link)
+    if (series->link || series->family == KVT_SERIES_NONE) /* their bytes are rough */
         return;
     for (int64_t i = 0; i < series->count; i++) {
         const struct kvt_sample *s = &series->samples[i];
@@ -406,6 +406,12 @@ enum kvt_status kvt_fit_series(struct kvt_fit *fit, struct kvt_series *series,
     *fit = (struct kvt_fit){.series = series, .rows = series->rows};
     struct kvt_where where = where_of(tables, series); /* before rows are sorted */
     kvt_series_average(series, &fit->floor);
+    if (series->count < KVT_FIT_ROWS_MIN && tables->series_count > 1) {
+        snprintf(fit->trouble, sizeof fit->trouble, "want at least %d different rows, got %lld",
+                 KVT_FIT_ROWS_MIN, (long long)series->count);
+        fit->bad = true;
+        return KVT_OK;
+    }
     KVT_TRY(check_rows(series, where, err));
     double *scratch = malloc(2 * (size_t)series->count * sizeof *scratch);
     struct split split = {0};

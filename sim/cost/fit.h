@@ -49,9 +49,10 @@ struct kvt_fit {
     char trouble[200];          /* what is wrong with its rows; "" */
 };
 
-/* Fit one series; averages its samples in place. KVT_ECONFIG names the file and line of the first
- * row when there is too little to fit or the fit is singular. Release with kvt_fit_release. About
- * 1 s per 10,000 rows. */
+/* Fit one series; averages its samples in place. A series of few rows beside others is bad and has
+ * no laws (kvt_fit_time must not be asked); otherwise KVT_ECONFIG names the file and line of the
+ * first row when there is too little to fit or the fit is singular. Release with kvt_fit_release.
+ * About 1 s per 10,000 rows. */
 enum kvt_status kvt_fit_series(struct kvt_fit *fit, struct kvt_series *series,
                                const struct kvt_tables *tables, const struct kvt_gpu *gpu,
                                struct kvt_err *err);

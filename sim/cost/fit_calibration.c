@@ -18,7 +18,7 @@ void kvt_fits_judge(struct kvt_fit fits[], int32_t count)
         for (int32_t k = 0; k < count; k++) {
             const struct kvt_series *other = fits[k].series;
             if (s->family != KVT_FAMILY_MLA_DECODE_FP8 ||
-                other->family != KVT_FAMILY_MLA_DECODE_BF16 || s->count == 0 ||
+                other->family != KVT_FAMILY_MLA_DECODE_BF16 || fits[k].law_count == 0 ||
                 strcmp(s->stack, other->stack) != 0 || strcmp(s->version, other->version) != 0)
                 continue;
             log_ratio = 0.0;
@@ -77,6 +77,8 @@ const struct kvt_fit *kvt_fits_for(const struct kvt_fit fits[], int32_t count,
 {
     const struct kvt_fit *best = NULL;
     for (int32_t i = 0; i < count; i++) {
+        if (fits[i].law_count == 0)
+            continue;
         if (strcmp(fits[i].series->name, series->name) == 0)
             return &fits[i];
         if (series->family == KVT_SERIES_NONE || fits[i].series->family != series->family)
@@ -137,10 +139,8 @@ static struct kvt_law annotated(const struct kvt_fit *fit, const struct kvt_law 
             strstr(s->dtype, "bfloat16") != NULL && strstr(s->dtype, "block") == NULL
                 ? (struct kvt_range){11.0, 16.0}
                 : (struct kvt_range){1.0, 10.0};
-    snprintf(out.source, sizeof out.source,
-             "fitted by kvtwin calibrate to %lld rows of %s; errors are those of the whole series "
-             "on held-out rows and on shapes that took no part",
-             (long long)fit->rows, s->name);
+    snprintf(out.source, sizeof out.source, "fitted to %lld rows of %s", (long long)fit->rows,
+             s->name);
     return out;
 }
 
@@ -223,7 +223,9 @@ enum kvt_status kvt_calibration_build(struct kvt_calibration *calibration,
     snprintf(c->name, sizeof c->name, "%.*s-%s", (int)strcspn(gpu, "-"), gpu, c->stack);
     set_version(c, fits, count);
     snprintf(c->source, sizeof c->source,
-             "fitted by kvtwin calibrate to %d series of kernel tables; a law says which%s", count,
+             "fitted by kvtwin calibrate to %d series of kernel tables; a law says which, and its "
+             "errors are those of the whole series%s",
+             count,
              keep != NULL ? ". Families without a table and constants of hosts and gaps are kept "
                             "from an earlier calibration"
                           : "");

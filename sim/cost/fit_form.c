@@ -22,11 +22,11 @@
 /* clang-format off */
 static const struct kvt_form gemm = {
     .parameters = ROOF | P(SERIAL), .p = 3.0, .bending = 0.1, .surprise = 0.05,
-    .axes = {A(M, 16), A(N, 10), A(K, 9)}};
+    .axes = {A(M, 14), A(N, 9), A(K, 9)}};
 static const struct kvt_form experts = {
     .parameters = ROOF | P(PAD), .p = 3.0, .bending = 0.1, .surprise = 0.1,
-    .axes = {A(M, 8), A(INTER, 4), A(EXPERTS, 4), A(RANKS, 4), A(ROUTING, 2)},
-    .by_model = true, .model_axes = {A(M, 8), A(INTER, 4), A(RANKS, 4), A(ROUTING, 2)}};
+    .axes = {A(M, 8), A(INTER, 4), A(EXPERTS, 4), A(RANKS, 3), A(ROUTING, 2)},
+    .by_model = true, .model_axes = {A(M, 7), A(INTER, 4), A(RANKS, 4), A(ROUTING, 2)}};
 static const struct kvt_form mla_decode = {
     .parameters = DECODE, .p = 3.0, .bending = 0.1, .surprise = 0.1,
     .axes = {B(BATCH, 12), B(LENGTH, 9), A(HEADS, 8)}};
@@ -35,16 +35,16 @@ static const struct kvt_form gqa_decode = {
     .axes = {B(BATCH, 8), B(LENGTH, 8), A(HEADS, 4), A(KV_HEADS, 4), A(HEAD_DIM, 5)}};
 static const struct kvt_form sparse = {
     .parameters = SPARSE | P(INDEX_BANDWIDTH), .p = 3.0, .bending = 0.05, .surprise = 0.1,
-    .axes = {B(BATCH, 12), B(LENGTH, 9), A(HEADS, 4), A(HIDDEN, 2)}};
+    .axes = {B(BATCH, 12), B(LENGTH, 8), A(HEADS, 4), A(HIDDEN, 2)}};
 static const struct kvt_form sparse_shared = {
     .parameters = SPARSE, .p = 3.0, .bending = 0.05, .surprise = 0.1,
-    .axes = {B(BATCH, 12), B(LENGTH, 9), A(HEADS, 4), A(HIDDEN, 2)}};
+    .axes = {B(BATCH, 12), B(LENGTH, 8), A(HEADS, 4), A(HIDDEN, 2)}};
 static const struct kvt_form gqa_prefill = {
     .parameters = ROOF, .p = 1.0, .bending = 0.1, .surprise = 0.1,
-    .axes = {B(LENGTH, 10), A(HEADS, 5), A(KV_HEADS, 3)}};
+    .axes = {B(LENGTH, 9), A(M, 6), A(HEADS, 4), A(KV_HEADS, 2), A(HEAD_DIM, 4)}};
 static const struct kvt_form mla_prefill = {
     .parameters = ROOF, .p = 1.0, .bending = 0.1, .surprise = 0.1,
-    .axes = {B(LENGTH, 10), A(HEADS, 8)}};
+    .axes = {B(LENGTH, 10), A(M, 8), A(HEADS, 8)}};
 static const struct kvt_form mla_bmm = {
     .parameters = ROOF, .p = 3.0, .bending = 0.1, .surprise = 0.1,
     .axes = {A(M, 10), A(HEADS, 8)}};

@@ -204,7 +204,7 @@ static void fit_values(struct system *m, struct kvt_surface *surface, const stru
                 kvt_fit_weight(m->residual[i] - row_value(m, i, surface->values), m->surprise);
     }
     for (int32_t i = 0; i < surface->count; i++) /* as a file will have it */
-        surface->values[i] = round(1e3 * surface->values[i]) * 1e-3;
+        surface->values[i] = round(KVT_SURFACE_STEPS * surface->values[i]) / KVT_SURFACE_STEPS;
 }
 
 struct kvt_surface *kvt_fit_surface(const struct kvt_law *law, const struct kvt_form *form,

@@ -28,6 +28,7 @@ extern const char *const kvt_axis_names[KVT_AXIS_COUNT];
 #define KVT_SURFACE_AXES   5
 #define KVT_SURFACE_KNOTS  32
 #define KVT_SURFACE_VALUES 16384
+#define KVT_SURFACE_STEPS  200.0 /* of a value of 1 in a file: half percents */
 
 struct kvt_surface_axis {
     int32_t size; /* kvt_dim or kvt_axis */

@@ -102,7 +102,7 @@ static struct kvt_series *series_of(struct reading *r)
     snprintf(s->version, sizeof s->version, "%.31s", version);
     snprintf(s->op, sizeof s->op, "%.47s", op);
     snprintf(s->dtype, sizeof s->dtype, "%s", r->row.dtype);
-    snprintf(s->name, sizeof s->name, "%.20s %.20s %.40s %.40s", s->stack, s->version, s->op,
+    snprintf(s->name, sizeof s->name, "%.31s %.31s %.47s %.95s", s->stack, s->version, s->op,
              s->dtype);
     return s;
 }

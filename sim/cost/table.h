@@ -37,8 +37,8 @@ struct kvt_sample {
 #define KVT_SERIES_NONE KVT_FAMILY_COUNT /* measured, but no step asks for it: a whole module */
 
 struct kvt_series {
-    char name[128]; /* "sglang 0.5.14 gemm bfloat16" */
-    char stack[32], version[32], op[48], dtype[64];
+    char name[256]; /* "sglang 0.5.14 gemm bfloat16" */
+    char stack[32], version[32], op[48], dtype[96];
     int32_t family;             /* kvt_family, or KVT_SERIES_NONE */
     enum kvt_law_kind kind;     /* the form that fits it */
     int32_t rank;               /* among series of a family: lower is nearer to what a step runs */

@@ -68,7 +68,7 @@ static bool is(struct kvt_row *row, enum kvt_column column, const char *text)
 
 static void dtype(struct kvt_row *row, const char *a, const char *b)
 {
-    snprintf(row->dtype, sizeof row->dtype, "%.30s%s%.31s", a, b[0] != '\0' ? " " : "", b);
+    snprintf(row->dtype, sizeof row->dtype, "%.30s%s%.60s", a, b[0] != '\0' ? " " : "", b);
 }
 
 static uint64_t mix(uint64_t hash, double value)
@@ -144,15 +144,15 @@ static bool row_gemm(struct kvt_row *row)
     return true;
 }
 
-/* balanced: 1; power_law_1.01: 2.01 */
+/* balanced: 1; power_law_1.01: 2.01; evenly at random (power_law_0): just above 1 */
 static double routing(struct kvt_row *row)
 {
     const char *text = text_of(row, KVT_COLUMN_distribution);
     static const char law[] = "power_law_";
     double alpha = 0.0;
     if (strncmp(text, law, sizeof law - 1) == 0 &&
-        kvt_double_parse(text + sizeof law - 1, &alpha, NULL) == KVT_OK && alpha > 0.0)
-        return 1.0 + alpha;
+        kvt_double_parse(text + sizeof law - 1, &alpha, NULL) == KVT_OK && alpha >= 0.0)
+        return 1.0 + fmax(alpha, 0.01);
     if (strcmp(text, "balanced") != 0)
         FAIL(row, "distribution: want balanced or power_law_NUMBER, got \"%.40s\"", text);
     return 1.0;
@@ -287,6 +287,15 @@ static bool row_sparse_decode(struct kvt_row *row)
     return !row->failed;
 }
 
+/* Query-key pairs of n new tokens after some cached ones; with a window, from the first on. */
+static double pairs_of(double n, double before, double window)
+{
+    if (window <= 0.0 || window >= n + before)
+        return n * before + 0.5 * n * (n + 1.0);
+    double full = fmin(n, fmax(0.0, n + before - window)); /* tokens that see a whole window */
+    return full * window + (n - full) * before + 0.5 * (n - full) * (n - full + 1.0);
+}
+
 /* Prompts: new tokens n of each request, after step cached ones. */
 static double prompts(struct kvt_row *row)
 {
@@ -296,7 +305,9 @@ static double prompts(struct kvt_row *row)
     w->dim[KVT_DIM_M] = batch * n;
     w->dim[KVT_DIM_HEADS] = size(row, KVT_COLUMN_num_heads);
     w->batch = 1.0; /* the axis "length": keys that a token sees, twice the mean */
-    double pairs = batch * (n * before + 0.5 * n * (n + 1.0));
+    double window =
+        row->field[KVT_COLUMN_window_size] != NULL ? number(row, KVT_COLUMN_window_size, 0.0) : 0.0;
+    double pairs = batch * pairs_of(n, before, window);
     w->context = w->windowed = 2.0 * pairs / (batch * n);
     row->sample.time = seconds(row, KVT_COLUMN_latency, 1e-3);
     return pairs;
@@ -313,12 +324,16 @@ static bool row_gqa_prefill(struct kvt_row *row)
     w->bytes = 2.0 * w->dim[KVT_DIM_M] * (heads + kv) * 2.0 * d;
     w->flops = 4.0 * heads * d * pairs;
     row->series.family = KVT_FAMILY_GQA_PREFILL;
-    row->series.rank = !is(row, KVT_COLUMN_attn_dtype, "bfloat16") * 2 + is_fp8(row);
-    dtype(row, text_of(row, KVT_COLUMN_attn_dtype), text_of(row, KVT_COLUMN_kv_cache_dtype));
     double window =
         row->field[KVT_COLUMN_window_size] != NULL ? number(row, KVT_COLUMN_window_size, 0.0) : 0.0;
+    row->series.rank =
+        (window > 0.0) * 4 + !is(row, KVT_COLUMN_attn_dtype, "bfloat16") * 2 + is_fp8(row);
+    char cache[64];
+    snprintf(cache, sizeof cache, "%.40s%s", text_of(row, KVT_COLUMN_kv_cache_dtype),
+             window > 0.0 ? " window" : "");
+    dtype(row, text_of(row, KVT_COLUMN_attn_dtype), cache);
     FINISH(row, 0.0, window, KVT_DIM_HEADS, KVT_DIM_KV_HEADS, KVT_DIM_HEAD_DIM);
-    return !row->failed && window == 0.0;
+    return !row->failed;
 }
 
 static bool row_mla_prefill(struct kvt_row *row)

@@ -26,7 +26,7 @@ struct kvt_row {
     struct kvt_err *err;
     bool failed;
     const char *op;           /* op_name, or a name for several of them */
-    char dtype[64];           /* what sets the series of an op apart */
+    char dtype[96];           /* what sets the series of an op apart */
     struct kvt_series series; /* family, kind, rank, link: filled by the reader of the op */
     struct kvt_sample sample;
 };
