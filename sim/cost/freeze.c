@@ -255,7 +255,7 @@ static enum kvt_status freeze_prompts(struct freezer *f, struct kvt_costs *costs
     costs->pair_slope = ticks((prompt_time(f, 1, pairs, 0.0) - base) / pairs * (1 << 20));
     costs->row_cost = ticks(prompt_time(f, 1, 0.0, 1.0) - base);
     costs->prefill_base = ticks(law_constant(f, KVT_FAMILY_PREFILL_STEP));
-    costs->prefill_floor = ticks(law_constant(f, KVT_FAMILY_PREFILL_LAYER) * f->model->layers);
+    costs->prefill_floor = ticks(kvt_step_prefill_floor(f->model, f->shape, f->calibration));
     return KVT_OK;
 }
 

@@ -307,6 +307,25 @@ static double constant(const struct kvt_builder *b, enum kvt_family family)
     return kvt_calibration_time(b->calibration, law, &work, NULL);
 }
 
+double kvt_step_prefill_floor(const struct kvt_model *model, const struct kvt_step_shape *shape,
+                              const struct kvt_calibration *calibration)
+{
+    double floor = 0.0;
+    for (int32_t g = 0; g < model->group_count; g++) {
+        const struct kvt_layer_group *group = &model->groups[g];
+        struct kvt_work work = {0};
+        work.dim[KVT_DIM_RANKS] = shape->layout.tp;
+        work.dim[KVT_DIM_HIDDEN] = model->hidden;
+        work.dim[KVT_DIM_EXPERTS] = group->mlp.experts;
+        work.dim[KVT_DIM_HEADS] = group->attention.heads;
+        work.dim[KVT_DIM_KV_HEADS] = group->attention.kv_heads;
+        const struct kvt_law *law =
+            kvt_calibration_law(calibration, KVT_FAMILY_PREFILL_LAYER, &work);
+        floor += group->count * kvt_calibration_time(calibration, law, &work, NULL);
+    }
+    return floor;
+}
+
 void kvt_step_list(struct kvt_kernel_list *step, const struct kvt_model *model,
                    const struct kvt_step_shape *shape, const struct kvt_calibration *calibration,
                    const struct kvt_step_work *work, enum kvt_step_part part)
@@ -339,9 +358,8 @@ void kvt_step_list(struct kvt_kernel_list *step, const struct kvt_model *model,
     list_layers(&b);
     list_draft(&b);
     list_once(&b);
-    step->host_floor = work->prompt_tokens > 0.0
-                           ? constant(&b, KVT_FAMILY_PREFILL_LAYER) * model->layers
-                           : constant(&b, KVT_FAMILY_HOST_FLOOR);
+    step->host_floor = work->prompt_tokens > 0.0 ? kvt_step_prefill_floor(model, shape, calibration)
+                                                 : constant(&b, KVT_FAMILY_HOST_FLOOR);
     double time = step->kernel_time;
     if (work->prompt_tokens > 0.0)
         time += constant(&b, KVT_FAMILY_PREFILL_STEP);

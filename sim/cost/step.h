@@ -93,6 +93,12 @@ void kvt_step_list(struct kvt_kernel_list *step, const struct kvt_model *model,
                    const struct kvt_step_shape *shape, const struct kvt_calibration *calibration,
                    const struct kvt_step_work *work, enum kvt_step_part part);
 
+/* Seconds that a host needs to launch all layers of a step with prompt tokens: the prefill-layer
+ * law of each layer, which may depend on ranks, hidden, experts (0: dense), heads and kv_heads (1:
+ * MLA) of the model. */
+double kvt_step_prefill_floor(const struct kvt_model *model, const struct kvt_step_shape *shape,
+                              const struct kvt_calibration *calibration);
+
 /* Sizes divide (kvt_layout_check), this KV dtype exists for this model, and so does its draft. */
 enum kvt_status kvt_step_check(const struct kvt_model *model, const struct kvt_step_shape *shape,
                                struct kvt_err *err);
