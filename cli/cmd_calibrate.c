@@ -250,7 +250,7 @@ static enum kvt_status run_calibrate(const struct kvt_cli *cli, struct kvt_err *
 static const struct kvt_cli_option options[] = {
     {"test", "TABLE", "a table that takes no part in the fit: report its errors instead; repeats"},
     {"gpu", "NAME", "the GPU of the tables; default: as their file names say"},
-    {"stack", "NAME", "the stack that the calibration is for; default: that of the first table"},
+    {"stack", "NAME", "the stack that the calibration is for; default: that of most rows"},
     {"keep", "CAL", "take families that no table covers from this calibration (a name or a file)"},
     {NULL, NULL, NULL},
 };

@@ -318,7 +318,11 @@ static void shipped_files_load_and_state_their_sources(void)
         for (int32_t i = 0; i < c.law_count; i++) {
             const struct kvt_law *law = &c.laws[i];
             CHECK_NOTE(strlen(law->source) >= 8, kvt_family_names[law->family]);
-            CHECK_NOTE(law->error_rows == 0 || !law->held_out, "nothing is held out yet");
+            CHECK_NOTE(law->error_rows == 0 || law->error_mean > 0.0,
+                       "errors come with their rows");
+            CHECK_NOTE(!law->held_out || (law->unseen.rows > 0 && law->unseen.low < 1.0 &&
+                                          law->unseen.high > 1.0),
+                       "what is held out has unseen shapes beside it, and an interval");
             CHECK_NOTE(law->bandwidth < 1.25 * 8e12 || law->family == KVT_FAMILY_MLA_BMM,
                        "no law reads faster than memory can, but from L2");
         }

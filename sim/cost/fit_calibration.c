@@ -190,10 +190,13 @@ static enum kvt_status fill(struct kvt_calibration *c, const struct kvt_fit fits
                 order[at] = order[at - 1];
             order[at] = &fits[i];
         }
+        for (int32_t i = 0; keep != NULL && i < keep->law_count; i++) {
+            const struct kvt_law *law = &keep->laws[i];
+            bool served = law->skew > 0.0; /* was fitted to serving, which no table overrides */
+            if ((int32_t)law->family == family && !law->guess && (n == 0 || served))
+                KVT_TRY(add_law(c, law, err));
+        }
         KVT_TRY(add_family(c, order, n, err));
-        for (int32_t i = 0; n == 0 && keep != NULL && i < keep->law_count; i++)
-            if ((int32_t)keep->laws[i].family == family && !keep->laws[i].guess)
-                KVT_TRY(add_law(c, &keep->laws[i], err));
     }
     return KVT_OK;
 }
@@ -219,7 +222,10 @@ enum kvt_status kvt_calibration_build(struct kvt_calibration *calibration,
     if (c->laws == NULL)
         return kvt_err_set(err, KVT_ENOMEM, "no memory for a calibration");
     snprintf(c->gpu, sizeof c->gpu, "%.63s", gpu);
-    snprintf(c->stack, sizeof c->stack, "%.31s", stack != NULL ? stack : fits[0].series->stack);
+    const struct kvt_fit *most = &fits[0];
+    for (int32_t i = 1; i < count; i++)
+        most = fits[i].rows > most->rows ? &fits[i] : most;
+    snprintf(c->stack, sizeof c->stack, "%.31s", stack != NULL ? stack : most->series->stack);
     snprintf(c->name, sizeof c->name, "%.*s-%s", (int)strcspn(gpu, "-"), gpu, c->stack);
     set_version(c, fits, count);
     snprintf(c->source, sizeof c->source,

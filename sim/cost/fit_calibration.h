@@ -5,7 +5,8 @@
  * cache. A calibration takes for each family the fit that is nearest to what a step runs: of the
  * wanted stack before others, captured before eager, the newest version, then the one with most
  * rows. Models of routed experts that this one lacks come from the next. Fits that are bad or that
- * no step asks for are left out; families without any fit come from keep.
+ * no step asks for are left out; families without any fit come from keep,
+ * and so do laws with a skew of their own, which published results set.
  */
 #ifndef KVT_COST_FIT_CALIBRATION_H
 #define KVT_COST_FIT_CALIBRATION_H
@@ -23,7 +24,7 @@ const struct kvt_fit *kvt_fits_for(const struct kvt_fit fits[], int32_t count,
                                    const struct kvt_series *series);
 
 /* Build a calibration for printing: no guesses, not indexed. keep may be NULL; surfaces are copied.
- * stack may be NULL: that of the first fit. KVT_ENOMEM, or KVT_ELIMIT for too many laws. */
+ * stack may be NULL: that of the largest series. KVT_ENOMEM, or KVT_ELIMIT for too many laws. */
 enum kvt_status kvt_calibration_build(struct kvt_calibration *calibration,
                                       const struct kvt_fit fits[], int32_t count,
                                       const struct kvt_calibration *keep, const char *gpu,

@@ -43,15 +43,19 @@ static double law_constant(const struct freezer *f, enum kvt_family family)
 /* Where per-request context bends the time: at the split term of the attention that matters most.
  * Its knots at these multiples of split_tokens keep the chord within 4 % of that term. */
 static const double bends[] = {0.25, 1.0, 3.0, 10.0, 40.0};
+/* With a surface it may bend anywhere; in tokens. */
+static const double surface_bends[] = {256.0, 1024.0, 4096.0, 16384.0, 65536.0};
 enum { BENDS = sizeof bends / sizeof bends[0] };
 
-static double bend_tokens(struct freezer *f)
+static double bend_tokens(struct freezer *f, bool *surface)
 {
     struct kvt_step_work work = {.decodes = 1.0, .context = 1.0};
     double most = 0.0, tokens = 0.0;
     time_of(f, &work, KVT_STEP_BY_CONTEXT);
+    *surface = false;
     for (int32_t i = 0; i < f->step->count; i++) {
         const struct kvt_kernel *kernel = &f->step->kernels[i];
+        *surface = *surface || kernel->law->surface != NULL;
         double weight = kernel->law->split * kernel->count;
         if (weight > most && kernel->work.context > 0.0)
             most = weight, tokens = kernel->law->split_tokens;
@@ -115,9 +119,10 @@ struct row_times {
 static struct bends bends_of(struct freezer *f)
 {
     struct bends b = {.count = 1};
-    double bend = bend_tokens(f);
+    bool surface;
+    double bend = bend_tokens(f, &surface);
     for (int32_t k = 0; k < BENDS; k++) {
-        double tokens = ceil(bends[k] * bend);
+        double tokens = surface ? surface_bends[k] : ceil(bends[k] * bend);
         if (tokens > b.tokens[b.count - 1] && tokens * 2 <= (double)FAR_TOKENS)
             b.tokens[b.count++] = tokens;
     }
@@ -167,6 +172,21 @@ static void row_freeze(struct kvt_cost_row *row, const struct bends *b, int32_t 
     row_segments(row, at, time, b->count);
 }
 
+/* More requests of the same length are never faster, not even where slopes were rounded. */
+static void row_raise(const struct kvt_costs *costs, struct kvt_cost_row *rows, int32_t batch,
+                      const struct bends *b)
+{
+    kvt_ticks lack = rows[batch - 1].base - rows[batch].base;
+    for (int32_t k = 0; k < b->count; k++) {
+        int64_t tokens = (int64_t)b->tokens[k];
+        kvt_ticks before =
+            rows[batch - 1].base + kvt_costs_line(costs, batch - 1, tokens * (batch - 1));
+        kvt_ticks now = rows[batch].base + kvt_costs_line(costs, batch, tokens * batch);
+        lack = before - now > lack ? before - now : lack;
+    }
+    rows[batch].base += lack > 0 ? lack : 0;
+}
+
 /* Every batch up to EVERY_BATCH by the laws, then one in 32 per doubling, straight between them. */
 static void freeze_rows(struct freezer *f, struct kvt_costs *costs, struct kvt_cost_row *rows)
 {
@@ -186,11 +206,13 @@ static void freeze_rows(struct freezer *f, struct kvt_costs *costs, struct kvt_c
             high_batch = batch < EVERY_BATCH ? batch : batch + octave / 32 - 1;
             high_batch = high_batch > costs->batch_max ? costs->batch_max : high_batch;
             high = row_times_at(f, &b, high_batch, costs->window, slope);
+            for (int32_t k = 0; k < b.count; k++) /* more requests are never faster */
+                high.line[k] = fmax(high.line[k], low.line[k]);
         }
         double share = (double)(batch - low_batch) / (double)(high_batch - low_batch);
         row_freeze(&rows[batch], &b, batch, &low, &high, share);
-        if (batch > 1 && rows[batch].base < rows[batch - 1].base)
-            rows[batch].base = rows[batch - 1].base; /* more requests are never faster */
+        if (batch > 1)
+            row_raise(costs, rows, batch, &b);
     }
     for (int32_t batch = 1; batch <= costs->batch_max; batch++)
         row_floor(&rows[batch], floor);
@@ -198,6 +220,7 @@ static void freeze_rows(struct freezer *f, struct kvt_costs *costs, struct kvt_c
 
 struct knots {
     struct freezer *f;
+    double pair_time; /* s per pair */
     int64_t at[KNOTS_MAX];
     double time[KNOTS_MAX];
     int32_t count;
@@ -210,12 +233,19 @@ static double prompt_time(struct freezer *f, int64_t tokens, double pairs, doubl
     return time_of(f, &work, KVT_STEP_WHOLE);
 }
 
+/* A whole prompt, without what the slope in pairs says of it. */
+static double own_time(struct freezer *f, int64_t tokens, double pair_time)
+{
+    double pairs = 0.5 * (double)tokens * (double)(tokens + 1);
+    return prompt_time(f, tokens, pairs, 0.0) - pair_time * pairs;
+}
+
 /* Knots inside (low, high] by halving on a log scale until the middle lies on the chord. */
 static void knots_add(struct knots *k, int64_t low, double low_time, int64_t high, double high_time)
 {
     int64_t middle = (int64_t)(sqrt((double)low) * sqrt((double)high) + 0.5);
     if (middle > low && middle < high && k->count + 1 < KNOTS_MAX) {
-        double time = prompt_time(k->f, middle, 0.0, 0.0);
+        double time = own_time(k->f, middle, k->pair_time);
         double share = (double)(middle - low) / (double)(high - low);
         double chord = low_time + share * (high_time - low_time);
         if (high > 4 * low || fabs(chord - time) > KNOT_ERROR * time) {
@@ -233,10 +263,14 @@ static void knots_add(struct knots *k, int64_t low, double low_time, int64_t hig
 static enum kvt_status freeze_prompts(struct freezer *f, struct kvt_costs *costs,
                                       struct kvt_arena *arena, struct kvt_err *err)
 {
+    double far = (double)(INT64_C(1) << 40); /* pairs, where every surface is flat */
     struct knots k = {.f = f, .count = 2};
+    k.pair_time =
+        (prompt_time(f, PROMPT_TOKENS, 2.0 * far, 0.0) - prompt_time(f, PROMPT_TOKENS, far, 0.0)) /
+        far;
     k.at[1] = 1;
-    k.time[0] = k.time[1] = prompt_time(f, 1, 0.0, 0.0);
-    knots_add(&k, 1, k.time[1], PROMPT_TOKENS, prompt_time(f, PROMPT_TOKENS, 0.0, 0.0));
+    k.time[0] = k.time[1] = own_time(f, 1, k.pair_time);
+    knots_add(&k, 1, k.time[1], PROMPT_TOKENS, own_time(f, PROMPT_TOKENS, k.pair_time));
     int64_t *at;
     kvt_ticks *time;
     size_t count = (size_t)k.count;
@@ -251,9 +285,8 @@ static enum kvt_status freeze_prompts(struct freezer *f, struct kvt_costs *costs
     costs->token_knots = k.count;
     costs->token_at = at;
     costs->token_time = time;
-    double pairs = (double)(INT64_C(1) << 40), base = k.time[1];
-    costs->pair_slope = ticks((prompt_time(f, 1, pairs, 0.0) - base) / pairs * (1 << 20));
-    costs->row_cost = ticks(prompt_time(f, 1, 0.0, 1.0) - base);
+    costs->pair_slope = ticks(k.pair_time * (1 << 20));
+    costs->row_cost = ticks(prompt_time(f, 1, 0.0, 1.0) - prompt_time(f, 1, 0.0, 0.0));
     costs->prefill_base = ticks(law_constant(f, KVT_FAMILY_PREFILL_STEP));
     costs->prefill_floor = ticks(kvt_step_prefill_floor(f->model, f->shape, f->calibration));
     return KVT_OK;

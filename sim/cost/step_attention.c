@@ -67,6 +67,11 @@ static void add_prefill(struct kvt_builder *b, const char *name, enum kvt_family
     struct kvt_work work = {.bytes = bytes, .flops = pair_flops * pairs};
     work.dim[KVT_DIM_HEADS] = (double)a->heads / b->attention_ranks;
     work.dim[KVT_DIM_HEAD_DIM] = a->head_dim;
+    if (a->kind == KVT_ATTENTION_GQA)
+        work.dim[KVT_DIM_KV_HEADS] = fmax(1.0, (double)a->kv_heads / b->attention_ranks);
+    work.dim[KVT_DIM_M] = b->prompt_rows;
+    work.batch = 1.0; /* the length that a surface asks for: twice the keys that a token sees */
+    work.context = b->prompt_rows > 0.0 ? 2.0 * pairs / b->prompt_rows : 0.0;
     if (window > 0.0) /* beyond its window a token sees no more */
         work.flops = pair_flops * b->prompt_rows * window;
     if (b->prompt_rows > 0.0)
