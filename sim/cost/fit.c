@@ -212,11 +212,11 @@ static void set_grid(struct kvt_law *law, const struct kvt_sample *const samples
 }
 
 /* One law with its surface on the rows. */
-static bool fit_one(struct kvt_law *law, int starts, const struct kvt_form *form,
-                    const struct kvt_form_axis axes[], const struct kvt_sample *const samples[],
-                    int64_t count)
+static bool fit_one(struct kvt_law *law, int starts, double bandwidth_max,
+                    const struct kvt_form *form, const struct kvt_form_axis axes[],
+                    const struct kvt_sample *const samples[], int64_t count)
 {
-    if (!kvt_fit_law(law, form->parameters, starts, samples, count))
+    if (!kvt_fit_law(law, form->parameters, starts, bandwidth_max, samples, count))
         return false;
     set_grid(law, samples, count);
     law->surface = kvt_fit_surface(law, form, axes, samples, count);
@@ -239,7 +239,9 @@ static struct kvt_law *fit_laws(const struct kvt_series *series, const struct kv
     enum { LAWS_MAX = 64 };
     struct kvt_law *laws = calloc(LAWS_MAX, sizeof *laws);
     struct kvt_law general = kvt_form_start(series, form, gpu);
-    bool fine = laws != NULL && fit_one(&general, KVT_FIT_STARTS, form, form->axes, samples, count);
+    double most = series->link ? 2.0 * fmax(gpu->link_bandwidth, 1e9) : gpu->bandwidth;
+    bool fine =
+        laws != NULL && fit_one(&general, KVT_FIT_STARTS, most, form, form->axes, samples, count);
     *law_count = 0;
     if (fine && form->by_model)
         qsort(samples, (size_t)count, sizeof *samples, by_model);
@@ -256,7 +258,7 @@ static struct kvt_law *fit_laws(const struct kvt_series *series, const struct kv
             double size = samples[i]->work.dim[model_dims[d]];
             law->when[model_dims[d]] = (struct kvt_range){size, size};
         }
-        fine = fit_one(law, 1, form, form->model_axes, &samples[i], end - i);
+        fine = fit_one(law, 1, most, form, form->model_axes, &samples[i], end - i);
     }
     if (laws != NULL)
         laws[(*law_count)++] = general;

@@ -9,6 +9,7 @@
 
 #define SCALE      0.1  /* residuals beyond this count less */
 #define PRIOR      0.05 /* pull of a logarithm towards its start, against one row: see below */
+#define WALL       1e3  /* against one row, for a logarithm beyond its bound */
 #define ROUNDS     5
 #define ITERATIONS 60
 #define ROWS_MAX   2000 /* for a handful of parameters more rows add nothing */
@@ -25,7 +26,7 @@ double kvt_fit_weight(double residual, double scale)
 struct problem {
     struct kvt_law law;
     double *member[KVT_PARAMETER_COUNT];
-    double start[KVT_PARAMETER_COUNT];
+    double start[KVT_PARAMETER_COUNT], most[KVT_PARAMETER_COUNT];
     size_t members;
     const struct kvt_sample *const *samples;
     size_t rows, stride;
@@ -47,8 +48,11 @@ static int residuals(const gsl_vector *x, void *data, gsl_vector *out)
         const struct kvt_sample *s = p->samples[i * p->stride];
         gsl_vector_set(out, i, log(kvt_law_time(&p->law, &s->work, NULL) / s->time));
     }
-    for (size_t i = 0; i < p->members; i++)
-        gsl_vector_set(out, p->rows + i, PRIOR * (gsl_vector_get(x, i) - p->start[i]));
+    for (size_t i = 0; i < p->members; i++) {
+        double value = gsl_vector_get(x, i);
+        double over = fmax(0.0, value - p->most[i]);
+        gsl_vector_set(out, p->rows + i, PRIOR * (value - p->start[i]) + WALL * over);
+    }
     return GSL_SUCCESS;
 }
 
@@ -101,7 +105,7 @@ static double start_factor(int start, enum kvt_parameter parameter)
     return 1.0;
 }
 
-bool kvt_fit_law(struct kvt_law *law, unsigned parameters, int starts,
+bool kvt_fit_law(struct kvt_law *law, unsigned parameters, int starts, double bandwidth_max,
                  const struct kvt_sample *const samples[], int64_t count)
 {
     struct problem p = {.law = *law, .samples = samples};
@@ -115,7 +119,9 @@ bool kvt_fit_law(struct kvt_law *law, unsigned parameters, int starts,
         if (!(parameters >> i & 1))
             continue;
         which[p.members] = (enum kvt_parameter)i;
-        p.start[p.members] = log(*members[i]);
+        bool bounded = i == KVT_PARAMETER_BANDWIDTH;
+        p.most[p.members] = bounded ? log(bandwidth_max) : HUGE_VAL;
+        p.start[p.members] = log(bounded ? fmin(*members[i], bandwidth_max) : *members[i]);
         p.member[p.members++] = members[i];
     }
     p.stride = (size_t)((count + ROWS_MAX - 1) / ROWS_MAX);

@@ -38,9 +38,10 @@ struct kvt_law kvt_form_start(const struct kvt_series *series, const struct kvt_
                               const struct kvt_gpu *gpu);
 
 /* Improve law's parameters on the samples from 1 to KVT_FIT_STARTS starts, the first of which is
- * the law itself. False: no memory, or GSL found no descent. */
+ * the law itself. No bandwidth beyond bandwidth_max: what is faster comes from a cache, and that is
+ * for the surface to say. False: no memory, or GSL found no descent. */
 #define KVT_FIT_STARTS 4
-bool kvt_fit_law(struct kvt_law *law, unsigned parameters, int starts,
+bool kvt_fit_law(struct kvt_law *law, unsigned parameters, int starts, double bandwidth_max,
                  const struct kvt_sample *const samples[], int64_t count);
 
 /* The surface over axes (the form's, of its kind) that fits what law leaves over. NULL: no memory.
