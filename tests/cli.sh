@@ -215,7 +215,7 @@ count=$((count + 1))
 mkdir "$work/small"
 (
     ulimit -f 2
-    exec "$kvtwin" simulate $config $long -q -o "$work/small/run.h5" >"$work/out" 2>"$work/err"
+    exec "$kvtwin" simulate $config -q -o "$work/small/run.h5" >"$work/out" 2>"$work/err"
 )
 got=$?
 [ $got -eq 4 ] || fail "exit code $got, want 4"
