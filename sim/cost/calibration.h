@@ -40,7 +40,7 @@
 #include "sim/cost/laws.h"
 #include "sim/model/gpu.h"
 
-#define KVT_CALIBRATION_LAWS 160
+#define KVT_CALIBRATION_LAWS 256
 
 struct kvt_calibration {
     char name[64], gpu[64], stack[32], version[64];
