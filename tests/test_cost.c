@@ -497,7 +497,8 @@ static void the_explained_step_names_its_laws(void)
 }
 
 /* clang-format off */
-/* DeepSeek-R1 has 3 dense layers and 58 of experts; a step of one short prompt waits for the host. */
+/* DeepSeek-R1 has 3 dense layers and 58 of experts; a step of one short prompt waits for the
+ * host. */
 static void prompts_wait_for_the_launches_of_their_layers(void)
 {
     static const char text[] = "calibration: t\ngpu: h200-sxm\nstack: sglang\nsource: s\nlaws:\n"

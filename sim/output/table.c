@@ -62,8 +62,10 @@ static void line_count(FILE *file, const char *label, int64_t count)
 static void head(const struct kvt_summary *s, FILE *file)
 {
     const struct kvt_result *r = s->result;
+    for (const char *c = r->title; c != NULL && *c != '\0'; c++) /* nothing that moves a cursor */
+        fputc((unsigned char)*c < ' ' || *c == 0x7f ? ' ' : *c, file);
     if (r->title != NULL)
-        fprintf(file, "%s\n", r->title);
+        fputc('\n', file);
     if (r->model != NULL)
         fprintf(file, "%s\n", r->model);
     if (r->fleet != NULL)
