@@ -12,6 +12,7 @@
 #define NODE_GPUS          8    /* of one NVLink island of the calibrated GPUs */
 #define WAVES              10   /* requests per client where a row does not say */
 #define OPEN_REQUESTS      1000 /* the same at a rate */
+#define RUNNING_MAX        65536
 #define SHAREGPT_MAX       1024 /* tokens; the benchmarks leave longer ones out */
 #define SHAREGPT_INPUT_CV  1.2
 #define SHAREGPT_OUTPUT_CV 0.9
@@ -64,6 +65,9 @@ static bool read_limits(struct kvt_server_row *row, struct kvt_server_load *load
     load->chunk_tokens = flag_count(notes, chunk);
     load->max_running = flag_count(notes, running);
     load->max_model_len = flag_count(notes, length);
+    if (load->max_running > RUNNING_MAX)
+        return kvt_server_refuse(row, "a limit of %lld running requests",
+                                 (long long)load->max_running);
     load->overlap = -1;
     if (row->want.engine == KVT_ENGINE_VLLM)
         load->overlap = row->minor >= VLLM_ASYNC_MINOR;
