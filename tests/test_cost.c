@@ -496,9 +496,31 @@ static void the_explained_step_names_its_laws(void)
     kvt_calibration_release(&c);
 }
 
-/* clang-format off */
-/* DeepSeek-R1 has 3 dense layers and 58 of experts; a step of one short prompt waits for the
- * host. */
+/* MiniMax norms q and k over the heads of all ranks, Qwen3 each head by itself. */
+static void norms_over_all_heads_are_reduced(void)
+{
+    static const char name[] = "all-reduce of q, k norms";
+    struct kvt_calibration calibration = shipped("h100-sglang");
+    const struct kvt_model whole = model_of("minimax-m2.5", KVT_WEIGHTS_FP8_BLOCK);
+    const struct kvt_model by_head = model_of("qwen3-235b-a22b", KVT_WEIGHTS_BF16);
+    struct kvt_step_shape shape = tensor_parallel(8, KVT_KV_BF16);
+    decode_ms(&whole, &shape, &calibration, 16, 1000);
+    const struct kvt_kernel *found = kernel_named(name);
+    CHECK(found != NULL);
+    if (found != NULL) {
+        CHECK_CLOSE(found->bytes, 16 * 2 * 4, 1e-12, "two float32 a token");
+        CHECK_CLOSE(found->count, 62, 1e-12, "every layer");
+    }
+    decode_ms(&by_head, &shape, &calibration, 16, 1000);
+    CHECK(kernel_named(name) == NULL);
+    shape.layout.tp = 1;
+    decode_ms(&whole, &shape, &calibration, 16, 1000);
+    CHECK(kernel_named(name) == NULL);
+    kvt_calibration_release(&calibration);
+}
+
+/* DeepSeek-R1 has 3 dense layers and 58 of experts; a step of one short prompt waits for the host.
+ */
 static void prompts_wait_for_the_launches_of_their_layers(void)
 {
     static const char text[] = "calibration: t\ngpu: h200-sxm\nstack: sglang\nsource: s\nlaws:\n"
@@ -519,6 +541,7 @@ static void prompts_wait_for_the_launches_of_their_layers(void)
     kvt_calibration_release(&calibration);
 }
 
+/* clang-format off */
 const struct check_test check_cost[] = {
     {"Kimi decodes as the step recipe says", kimi_decodes_as_the_step_recipe_says, false},
     {"the published Kimi sweep comes out", the_published_kimi_sweep_comes_out, false},
@@ -528,6 +551,7 @@ const struct check_test check_cost[] = {
     {"DeepSeek R1 decodes as the step recipe says",
      deepseek_r1_decodes_as_the_step_recipe_says, false},
     {"experts hit follow the closed form", experts_hit_follow_the_closed_form, false},
+    {"norms over all heads are reduced", norms_over_all_heads_are_reduced, false},
     {"prompts wait for the launches of their layers",
      prompts_wait_for_the_launches_of_their_layers, false},
     {"the fullest rank of experts is as drawn", the_fullest_rank_of_experts_is_as_drawn, false},

@@ -87,6 +87,8 @@ static void public_files_import_right_or_are_refused_for_a_reason(void)
         CHECK_TEXT(kvt_weight_dtype_names[model.weights], public_files[i].dtype,
                    public_files[i].file);
         CHECK_I64(bf16_bytes(&model), public_files[i].bytes, public_files[i].file);
+        CHECK_I64(model.groups[0].attention.qk_norm_whole,
+                  strstr(public_files[i].file, "MiniMax") != NULL, public_files[i].file);
     }
 }
 

@@ -240,10 +240,11 @@ static bool group_is_like(const struct kvt_layer_group *x, const struct kvt_laye
            a->kv_lora == c->kv_lora && a->nope == c->nope && a->rope == c->rope &&
            a->window == c->window && a->index_heads == c->index_heads &&
            a->index_dim == c->index_dim && a->index_topk == c->index_topk &&
-           a->index_shared == c->index_shared && a->v_is_k == c->v_is_k &&
-           a->output_gate == c->output_gate && m->inter == n->inter && m->gated == n->gated &&
-           m->experts == n->experts && m->topk == n->topk && m->expert_inter == n->expert_inter &&
-           m->shared_inter == n->shared_inter && memcmp(x->dtype, y->dtype, sizeof x->dtype) == 0;
+           a->index_shared == c->index_shared && a->qk_norm_whole == c->qk_norm_whole &&
+           a->v_is_k == c->v_is_k && a->output_gate == c->output_gate && m->inter == n->inter &&
+           m->gated == n->gated && m->experts == n->experts && m->topk == n->topk &&
+           m->expert_inter == n->expert_inter && m->shared_inter == n->shared_inter &&
+           memcmp(x->dtype, y->dtype, sizeof x->dtype) == 0;
 }
 
 static void list_layers(struct kvt_builder *b)

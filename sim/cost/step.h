@@ -10,8 +10,8 @@
  *   MLA      q_a+kv_a, q_b, absorbed q and v, attention, o_proj; in prefill kv_b and attention over
  *            the expanded latent instead of the absorbed pair
  *   sparse   decode: one module (projections, indexer, attention); prefill: its parts
- *   GQA      qkv, attention, o_proj
- *   dense    gate_up, down          MoE  router, shared experts, routed experts
+ *   GQA      qkv, attention, o_proj; an all-reduce of the norms of q and k where they span all
+ * heads dense    gate_up, down          MoE  router, shared experts, routed experts
  *
  *   layout                 tokens a rank attends for   tokens in the MoE   communication per layer
  *   TP, TP + EP            all                         all                 2 all-reduce

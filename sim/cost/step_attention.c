@@ -157,6 +157,9 @@ static void list_gqa(struct kvt_builder *b, const struct kvt_attention *a)
     double q_width = h * a->head_dim * (a->output_gate ? 2.0 : 1.0);
     double kv_width = kv * (a->head_dim + (a->v_is_k ? 0.0 : a->v_dim));
     kvt_builder_gemm(b, "qkv", KVT_MATRIX_Q, m, q_width + kv_width, d);
+    if (a->qk_norm_whole) /* two sums of squares a token, in float32 */
+        kvt_builder_collective(b, "all-reduce of q, k norms", KVT_FAMILY_ALL_REDUCE, m, 4.0,
+                               b->attention_ranks);
     if (b->batch > 0.0) {
         double dcp = b->shape->layout.dcp;
         struct kvt_work work = decode_work(b, a, h * dcp);

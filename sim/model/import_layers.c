@@ -50,6 +50,8 @@ static enum kvt_status read_gqa(struct kvt_import *import, struct kvt_import_sha
                         kvt_import_has(shape, QKV_BIAS));
     a->o_bias = kvt_import_has(shape, O_BIAS);
     a->qk_norm = kvt_import_bool(import, KEYS("use_qk_norm"), kvt_import_has(shape, QK_NORM));
+    a->qk_norm_whole =
+        a->qk_norm && strcmp(kvt_import_word(import, "qk_norm_type"), "per_layer") == 0;
     a->sinks = kvt_import_has(shape, SINKS);
     shape->windowed = *a;
     struct kvt_attention *w = &shape->windowed;

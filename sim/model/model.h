@@ -34,8 +34,9 @@ struct kvt_attention {
     int32_t nope, rope;      /* MLA */
     int32_t window;          /* tokens seen by a sliding-window layer; 0: all */
     bool qkv_bias, o_bias, qk_norm, sinks;
-    bool v_is_k;      /* v shares k's projection (Gemma 4 full layers) */
-    bool output_gate; /* the q projection also makes a gate of the same width */
+    bool qk_norm_whole; /* with qk_norm: over the heads of all ranks together, not head by head */
+    bool v_is_k;        /* v shares k's projection (Gemma 4 full layers) */
+    bool output_gate;   /* the q projection also makes a gate of the same width */
     /* Sparse attention with an indexer (DSA): index_heads > 0. */
     int32_t index_heads, index_dim, index_topk;
     bool index_shared; /* uses the indices of an earlier layer; has no indexer of its own */

@@ -46,6 +46,7 @@ static const struct field attention_fields[] = {
     FIELD("qkv-bias",     BOOL, kvt_attention, qkv_bias, 1),
     FIELD("o-bias",       BOOL, kvt_attention, o_bias, 1),
     FIELD("qk-norm",      BOOL, kvt_attention, qk_norm, 1),
+    FIELD("qk-norm-whole", BOOL, kvt_attention, qk_norm_whole, 1),
     FIELD("sinks",        BOOL, kvt_attention, sinks, 1),
     FIELD("v-is-k",       BOOL, kvt_attention, v_is_k, 1),
     FIELD("output-gate",  BOOL, kvt_attention, output_gate, 1),
