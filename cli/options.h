@@ -26,7 +26,7 @@
     X(EXACT_STEPS, 0, "exact-steps", NULL, KVT_USES_ENGINE,                                     \
       "run every step one by one; same results, slower")                                        \
     X(PARANOID, 0, "paranoid", NULL, KVT_USES_ENGINE,                                           \
-      "check all invariants after every step; very slow")                                                     \
+      "check all invariants after every step; very slow")                                   \
     X(PROGRESS, 0, "progress", "WHEN", 0,                                                       \
       "progress bar on stderr: auto, always or never; default auto")                            \
     X(QUIET, 'q', "quiet", NULL, 0, "say nothing on stderr but errors")                         \
