@@ -1,0 +1,33 @@
+/* Any bytes as a table of kernel times: a status and messages, never more. */
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/cost/table.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
+{
+    static const char *const headers[] = {
+        "op_name,gemm_dtype,m,n,k,latency\ngemm,bfloat16,",
+        "op_name,kv_cache_dtype,num_heads,batch_size,isl,step,latency\nmla_generation,fp8,", ""};
+    struct kvt_tables tables = {0};
+    struct kvt_err err = {0};
+    double floor;
+    const char *header = headers[count > 0 ? bytes[0] % 3 : 2];
+    size_t head = strlen(header);
+    char *text = malloc(head + count + 1);
+    if (text == NULL)
+        return 0;
+    memcpy(text, header, head);
+    memcpy(text + head, bytes, count);
+    text[head + count] = '\0';
+    kvt_tables_parse(&tables, "h200_sxm-own-1-table.csv", text, head + count, NULL, NULL, &err);
+    for (int32_t i = 0; i < tables.series_count; i++)
+        kvt_series_average(&tables.series[i], &floor);
+    kvt_tables_release(&tables);
+    free(text);
+    return 0;
+}
