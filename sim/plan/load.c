@@ -22,10 +22,23 @@ static struct kvt_lengths_spec lengths_of(const struct kvt_config_lengths *from)
                                      .cv = from->cv};
 }
 
-static enum kvt_status source_read(struct kvt_trace *source, const struct kvt_config_lengths *from,
-                                   struct kvt_err *err)
+/* Read a trace that the config names at `where`: a file that is not there is a mistake of that
+ * line, what is wrong inside it has a place of its own. */
+static enum kvt_status read_at(struct kvt_trace *trace, const char *path, double speed,
+                               struct kvt_where where, struct kvt_err *err)
 {
-    return from->kind == KVT_DIST_EMPIRICAL ? kvt_trace_read(source, from->file, 1, err) : KVT_OK;
+    struct kvt_err why = {0};
+    enum kvt_status status = kvt_trace_read(trace, path, speed, &why);
+    if (status == KVT_OK)
+        return KVT_OK;
+    return status == KVT_EIO ? kvt_err_at(err, status, where, "%s", why.text)
+                             : kvt_err_set(err, status, "%s", why.text);
+}
+
+static enum kvt_status source_read(struct kvt_trace *source, const struct kvt_config_lengths *from,
+                                   struct kvt_where where, struct kvt_err *err)
+{
+    return from->kind == KVT_DIST_EMPIRICAL ? read_at(source, from->file, 1, where, err) : KVT_OK;
 }
 
 enum kvt_status kvt_load_init(struct kvt_load *load, const struct kvt_config *config,
@@ -56,9 +69,9 @@ enum kvt_status kvt_load_init(struct kvt_load *load, const struct kvt_config *co
         .prefix_tokens = from->prefixes.tokens,
         .block_tokens = KVT_LOAD_BLOCK_TOKENS,
     };
-    enum kvt_status status = source_read(&load->sources[0], &from->input, err);
+    enum kvt_status status = source_read(&load->sources[0], &from->input, from->where, err);
     if (status == KVT_OK)
-        status = source_read(&load->sources[1], &from->output, err);
+        status = source_read(&load->sources[1], &from->output, from->where, err);
     load->spec.input.sample = load->sources[0].input;
     load->spec.input.sample_count = load->sources[0].count;
     load->spec.output.sample = load->sources[1].output;
@@ -81,7 +94,7 @@ enum kvt_status kvt_load_trace(struct kvt_trace *trace, const struct kvt_config 
     const struct kvt_config_workload *from = &config->workload;
     struct kvt_load load;
     if (from->kind == KVT_WORKLOAD_TRACE)
-        return kvt_trace_read(trace, from->trace, from->trace_speed, err);
+        return read_at(trace, from->trace, from->trace_speed, from->where, err);
     *trace = (struct kvt_trace){0};
     KVT_TRY(kvt_load_init(&load, config, err));
     enum kvt_status status;
