@@ -49,7 +49,7 @@ mutant $core "a jump goes past the next finish" 's/limit - 1 < regular ? limit -
 mutant $core "a jump goes on when a window is full" 's/int64_t more = limit - 1 < regular.*/int64_t more = limit - 1;/'
 mutant $core "named pages: a jump takes pages without names" 's/replica->pages.named ? 0 : replica->pages.free/replica->pages.free/'
 mutant $core "a jump takes more pages than there are" 's/replica->pages.named ? 0 : replica->pages.free/replica->pages.named ? 0 : replica->pages.total/'
-mutant $core "a jump passes by those who wait" 's/(queued \&\& !replica->blocked) || //'
+mutant $core "a jump passes by those who wait" 's/if (queued \&\& !replica->blocked)/if (false)/'
 mutant $core "overlap: the step ahead may have other members" 's/step->decodes != batch->members.count ||//;s/ahead->decodes != step->decodes ||//;s/ahead->context != step->context + step->decodes ||//;s/ahead->joiner_count > 0 ||//'
 mutant $core "overlap: the step ahead may grow otherwise" 's/ahead->growing != step->growing ||//;s/step->growing != batch->growing ||//'
 mutant $core "overlap: the step ahead may have chunks" 's/ahead->chunk_count > 0 ||//'

@@ -197,9 +197,8 @@ int64_t kvt_core_run_limit(const struct kvt_core *core, int32_t id)
          ahead->growing != step->growing || ahead->copied_tokens > 0))
         return 1;
     bool queued = replica->waiting.count + replica->reserving.count + replica->retracted.count > 0;
-    bool full = batch->members.count >= replica->spec.max_running;
-    if ((queued && !replica->blocked) || (replica->ready.count > 0 && !full))
-        return 1;
+    if (queued && !replica->blocked)
+        return 1; /* who is ready has joined in the plan just made, unless the batch is full */
     int64_t limit = kvt_batch_steps_to_finish(batch);
     int64_t regular = kvt_batch_regular_steps(batch);
     if (limit <= 1)
@@ -234,9 +233,7 @@ void kvt_core_settle(struct kvt_core *core, int32_t id, int64_t steps)
     kvt_assert(steps < kvt_batch_steps_to_finish(&replica->batch));
     kvt_core_extend(core, id, steps);
     kvt_batch_commit(&replica->batch, steps);
-    step->context += steps * step->decodes;
-    step->windowed += steps * step->growing;
-    step->joiner_count = 0;
+    step->joiner_count = 0; /* their first step is among those that have ended */
 }
 
 void kvt_core_leave(struct kvt_core *core, int32_t r, enum kvt_request_state state)
