@@ -2,7 +2,6 @@
  * cmd_simulate.c - run a trace or a generated load through a fleet; print the serving table
  */
 #include <stdio.h>
-#include <time.h>
 
 #include "cli/cli.h"
 #include "sim/output/hdf5.h"
@@ -36,13 +35,6 @@ static void log_sink(void *context, const struct kvt_decision *decision)
 static void tell_progress(void *context, double fraction, int64_t done)
 {
     kvt_progress_tell(context, fraction, done, "requests");
-}
-
-static double wall_seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
 static enum kvt_status explain(const struct kvt_cli *cli, const struct kvt_config *config,
@@ -116,15 +108,15 @@ static enum kvt_status report(const struct kvt_cli *cli, struct outputs *outputs
     struct kvt_arena arena;
     KVT_TRY(kvt_arena_init(&arena, 16 << 20, err));
     (void)simulation;
-    double before = wall_seconds();
+    double before = kvt_wall_seconds();
     enum kvt_status status = kvt_summary_init(&summary, result, &arena, err);
     if (status == KVT_OK && outputs->has_file) {
         outputs->has_file = false;
         status = kvt_run_file_finish(&outputs->file, &summary, err);
-        result->timing.write_s = wall_seconds() - before;
+        result->timing.write_s = kvt_wall_seconds() - before;
     }
     result->timing.show = cli->timing;
-    result->timing.wall_s = wall_seconds() - start;
+    result->timing.wall_s = kvt_wall_seconds() - start;
     if (status == KVT_OK && cli->format == KVT_FORMAT_JSON)
         status = kvt_summary_json(&summary, stdout, err);
     else if (status == KVT_OK && cli->format == KVT_FORMAT_CSV)
@@ -171,7 +163,7 @@ static enum kvt_status simulate(const struct kvt_cli *cli, const struct kvt_conf
 
 static enum kvt_status run(const struct kvt_cli *cli, struct kvt_err *err)
 {
-    double start = wall_seconds();
+    double start = kvt_wall_seconds();
     static struct kvt_config config;
     bool done;
     KVT_TRY(kvt_cli_config(cli, cli->operands[0], &config, &done, err));

@@ -13,8 +13,7 @@
 #define EVENTS_PER_LOOK 4096 /* between looks at stop and progress */
 #define COSTS_BYTES     (64 << 20)
 
-/* Wall time, for --timing only: it reaches no result. */
-static double wall_seconds(void)
+double kvt_wall_seconds(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -182,13 +181,13 @@ enum kvt_status kvt_simulation_init(struct kvt_simulation *simulation,
                           "--set %s=...",
                           kvt_config_domain(config, 0)->path);
     warn_about_guards(config, options->talk);
-    double start = wall_seconds();
+    double start = kvt_wall_seconds();
     enum kvt_status status = read_load(simulation, err);
-    double read = wall_seconds();
+    double read = kvt_wall_seconds();
     if (status == KVT_OK)
         status = setup(simulation, options, err);
     simulation->read_s = read - start;
-    simulation->setup_s = wall_seconds() - read;
+    simulation->setup_s = kvt_wall_seconds() - read;
     if (status != KVT_OK)
         kvt_simulation_release(simulation);
     return status;
@@ -206,7 +205,7 @@ enum kvt_status kvt_simulation_run(struct kvt_simulation *simulation,
                                    const struct kvt_simulate_options *options, struct kvt_err *err)
 {
     struct kvt_des *des = &simulation->des;
-    double start = wall_seconds();
+    double start = kvt_wall_seconds();
     bool more = true;
     char where[200];
     while (more && !simulation->interrupted) {
@@ -221,7 +220,7 @@ enum kvt_status kvt_simulation_run(struct kvt_simulation *simulation,
     }
     enum kvt_status status = kvt_des_finish(des, simulation->interrupted, err);
     kvt_assert_context("");
-    simulation->engine_s = wall_seconds() - start;
+    simulation->engine_s = kvt_wall_seconds() - start;
     if (status == KVT_OK && simulation->interrupted)
         return kvt_err_set(err, KVT_EINTR, "interrupted at %.3f s of simulated time",
                            kvt_seconds_from_ticks(des->now));

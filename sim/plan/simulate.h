@@ -47,6 +47,9 @@ struct kvt_simulation {
     double read_s, setup_s, engine_s;
 };
 
+/* Seconds of a monotonic wall clock, for --timing only: they reach no result. */
+double kvt_wall_seconds(void);
+
 enum kvt_status kvt_simulation_init(struct kvt_simulation *simulation,
                                     const struct kvt_config *config,
                                     const struct kvt_simulate_options *options,
