@@ -57,6 +57,13 @@ ifneq ($(LTO),)
 AR  := gcc-ar
 endif
 
+# One file of kernels/cpu/ is for one instruction set, which its name says; the right one is chosen when
+# the program runs.
+ISA_avx2     := -mavx2 -mfma -mf16c
+ISA_avx512   := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vbmi -mavx512bf16 -mfma \
+                -mprefer-vector-width=512
+isa           = $(foreach i,avx2 avx512,$(if $(filter %_$(i),$(1)),$(ISA_$(i))))
+
 ALL_CPPFLAGS = -I. -D_POSIX_C_SOURCE=200809L -DKVT_VERSION='"$(VERSION)"' $(PKG_CFLAGS) $(CPPFLAGS)
 ALL_CFLAGS   = -std=c11 $(WARN) $(WERROR) -ffp-contract=off $(OPENMP) $(MODE_$(MODE)) $(CFLAGS)
 ALL_LDFLAGS  = $(LTO) $(OPENMP) $(filter -fsanitize=% --coverage,$(MODE_$(MODE))) $(LDFLAGS)
@@ -69,12 +76,14 @@ LIBS         = $(if $(HDF5_A),$(filter-out -lhdf5,$(PKG_LIBS)) $(HDF5_A) -lsz -l
 # ---- lists ----
 SIM_DIRS  := base config model cost serve fault des trace metrics output plan
 SIM_SRC   := $(foreach d,$(SIM_DIRS),$(wildcard sim/$(d)/*.c))
+REAL_DIRS := kernels kernels/cpu runtime
+REAL_SRC  := $(foreach d,$(REAL_DIRS),$(wildcard $(d)/*.c))
 CLI_SRC   := $(wildcard cli/*.c)
 BENCH_SRC := $(wildcard tests/bench_*.c)
 FUZZERS   := $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/*.c))
 TEST_SRC  := $(filter-out $(BENCH_SRC) tests/digests.c,$(wildcard tests/*.c))
-HEADERS   := $(foreach d,$(SIM_DIRS),$(wildcard sim/$(d)/*.h)) $(wildcard cli/*.h tests/*.h)
-LIB_OBJ   := $(patsubst %.c,$(B)/%.o,$(SIM_SRC) $(filter-out cli/main.c,$(CLI_SRC)))
+HEADERS   := $(foreach d,$(SIM_DIRS:%=sim/%) $(REAL_DIRS) cli tests,$(wildcard $(d)/*.h))
+LIB_OBJ   := $(patsubst %.c,$(B)/%.o,$(SIM_SRC) $(REAL_SRC) $(filter-out cli/main.c,$(CLI_SRC)))
 TEST_OBJ  := $(TEST_SRC:%.c=$(B)/%.o)
 BENCHES   := $(BENCH_SRC:%.c=$(B)/%)
 ALONE     := $(HEADERS:%=$(B)/%.ok)
@@ -188,7 +197,7 @@ $(B)/libkvtwin.a: $(LIB_OBJ)
 $(B)/%.o: %.c Makefile | bootstrap
 	@mkdir -p $(@D)
 	$(call say,CC)
-	$(Q)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(if $(filter $(HOT),$*.o),$(LTO)) -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(if $(filter $(HOT),$*.o),$(LTO)) $(call isa,$*) -MMD -MP -c -o $@ $<
 
 build/fuzz/%: tests/fuzz/%.c $(SIM_SRC) $(HEADERS) Makefile | bootstrap-check
 	@mkdir -p $(@D)

@@ -1,7 +1,8 @@
 #!/bin/sh
 # House rules that a compiler does not check. Prints file:line: message, exits 1 if any is broken.
 #
-# Which folder of sim/ may include which (its own always). cli/, tests/ and plan may include all.
+# Which folder may include which (its own always). Of sim/ plan may include all; kernels/ only
+# sim/base, runtime/ everything but cli/; cli/ and tests/ all.
 set -u
 export LC_ALL=C.UTF-8
 
@@ -18,7 +19,7 @@ metrics  base
 output   base metrics
 plan     base config model cost serve fault des trace metrics output
 '
-sources=$(git ls-files --cached --others --exclude-standard -- 'sim/*.[ch]' 'cli/*.[ch]' 'tests/*.[ch]')
+sources=$(git ls-files --cached --others --exclude-standard -- 'sim/*.[ch]' 'kernels/*.[ch]' 'runtime/*.[ch]' 'cli/*.[ch]' 'tests/*.[ch]')
 failures=$(mktemp)
 trap 'rm -f "$failures"' EXIT
 
@@ -40,6 +41,14 @@ echo "$may_include" | while read -r folder others; do
         *'"'*) echo "$file:$line: quoted includes start at the root: \"sim/...\"" ;;
         esac
     done
+done >>"$failures"
+for file in $(git ls-files --cached --others --exclude-standard -- 'kernels/*.[ch]' 'runtime/*.[ch]'); do
+    case $file in
+    kernels/*) may='"kernels/|"sim/base/' ;;
+    *) may='"(runtime|kernels|sim)/' ;;
+    esac
+    grep -nE '^ *# *include "' "$file" | grep -vE "$may" |
+        sed "s|^\([0-9]*\):.*|$file:\1: kernels/ may include kernels/ and sim/base/; runtime/ also sim/|"
 done >>"$failures"
 for folder in sim/*/; do
     folder=${folder#sim/}
