@@ -22,6 +22,7 @@
     X(calibration)      \
     X(cost)             \
     X(fit)              \
+    X(rare)             \
     X(metrics)          \
     X(output)           \
     X(compare)          \
