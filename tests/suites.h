@@ -21,6 +21,7 @@
     X(costs)            \
     X(calibration)      \
     X(cost)             \
+    X(errors)           \
     X(fit)              \
     X(rare)             \
     X(metrics)          \

@@ -151,6 +151,15 @@ enum kvt_status kvt_calibration_load(struct kvt_calibration *calibration, const 
     return status;
 }
 
+struct kvt_calibration kvt_calibration_with_errors(const struct kvt_calibration *calibration,
+                                                   struct kvt_error_factors *errors)
+{
+    struct kvt_calibration view = *calibration;
+    view.talk = NULL;
+    view.errors = errors;
+    return view;
+}
+
 const struct kvt_law *kvt_calibration_law(const struct kvt_calibration *calibration,
                                           enum kvt_family family, const struct kvt_work *work)
 {
@@ -202,5 +211,7 @@ double kvt_calibration_time(const struct kvt_calibration *calibration, const str
                         law->grid[dim].min, law->grid[dim].max, kvt_dim_names[dim], work->dim[dim]);
         }
     }
-    return kvt_law_time(law, work, limit);
+    double time = kvt_law_time(law, work, limit);
+    return calibration->errors == NULL ? time
+                                       : kvt_error_time(calibration->errors, law, work, time);
 }

@@ -25,6 +25,9 @@
  *           12 -3 40 -8 0 5
  *       held_out: {rows: 512, median: 0.05, mean: 0.08}   # or in_sample:; also p90, floor
  *       unseen: {rows: 900, median: 0.06, mean: 0.1, p90: 0.2, low: 0.8, high: 1.2, coverage: 0.9}
+ *       scatter: 0.3             # optional, for what no table says: 90 % of the true times lie
+ *                                # within a factor of 1.3; of a constant also a time (scatter:
+ *                                # 5 us: within t0 +- 5 us). error_factors.h says what it is for
  *       source: where the numbers come from
  *
  * Whatever a file leaves out is filled with a roofline from the GPU's data sheet at stated
@@ -37,6 +40,7 @@
 #include <stdio.h>
 
 #include "sim/base/status.h"
+#include "sim/cost/error_factors.h"
 #include "sim/cost/laws.h"
 #include "sim/model/gpu.h"
 
@@ -48,9 +52,10 @@ struct kvt_calibration {
     double skew;
     int32_t law_count; /* sorted by family, otherwise in the order of the file, guesses last */
     int32_t first[KVT_FAMILY_COUNT + 1];
-    struct kvt_law *laws; /* owned */
-    bool *said;           /* owned; [law_count]: a warning about this law was printed */
-    FILE *talk;           /* where warnings go; NULL: nowhere */
+    struct kvt_law *laws;             /* owned */
+    bool *said;                       /* owned; [law_count]: a warning about this law was printed */
+    FILE *talk;                       /* where warnings go; NULL: nowhere */
+    struct kvt_error_factors *errors; /* borrowed; NULL: times are those of the laws */
 };
 
 /* name_or_path is a shipped name ("h200-sglang"), a path (it holds a '/' or ends in .yaml), or NULL
@@ -71,12 +76,18 @@ bool kvt_calibration_is_shipped(const struct kvt_gpu *gpu, const char *stack);
 
 void kvt_calibration_release(struct kvt_calibration *calibration);
 
+/* A view of the same laws whose times are wrong by errors, and which warns of nothing. It owns
+ * nothing and must not outlive either; any number of threads may use views of one calibration. */
+struct kvt_calibration kvt_calibration_with_errors(const struct kvt_calibration *calibration,
+                                                   struct kvt_error_factors *errors);
+
 /* The law for a piece of work: the first of its family that admits it. Never NULL. O(laws of the
  * family). */
 const struct kvt_law *kvt_calibration_law(const struct kvt_calibration *calibration,
                                           enum kvt_family family, const struct kvt_work *work);
 
-/* Seconds of one call; warns once per law about guesses and sizes outside the grid. */
+/* Seconds of one call, its error included where the calibration has errors; warns once per law
+ * about guesses and sizes outside the grid. */
 double kvt_calibration_time(const struct kvt_calibration *calibration, const struct kvt_law *law,
                             const struct kvt_work *work, enum kvt_limit *limit);
 

@@ -51,7 +51,7 @@ static const char *const law_keys[] = {
     "family", "law",    "t0",    "serial",       "bandwidth",       "flops",
     "p",      "tokens", "split", "split_tokens", "index_bandwidth", "at",
     "time",   "rate",   "when",  "grid",         "held_out",        "in_sample",
-    "source", "pad",    "skew",  "unseen",       "surface"};
+    "source", "pad",    "skew",  "unseen",       "surface",         "scatter"};
 static const char *const file_keys[] = {"calibration", "gpu",    "stack", "version",
                                         "skew",        "source", "laws"};
 /* Errors: all but the last two are wanted by in_sample and held_out, low to coverage by unseen. */
@@ -254,6 +254,17 @@ static void read_errors(struct reader *r, const yaml_node_t *map, struct kvt_law
     u->rows = row_count(unseen_rows);
 }
 
+/* A factor less 1, or a time for what is a constant. */
+static void read_scatter(struct reader *r, const yaml_node_t *node, struct kvt_law *law)
+{
+    const char *text = scalar_text(r, node, "scatter", "a number such as 0.3");
+    if (text == NULL)
+        return;
+    bool is_time = law->kind == KVT_LAW_CONSTANT && text[strcspn(text, "ums")] != '\0';
+    read_quantity(r, node, "scatter", is_time ? KVT_DIMENSION_TIME : KVT_DIMENSION_NONE, true,
+                  is_time ? &law->scatter_time : &law->scatter);
+}
+
 /* One axis of a surface: its name in axes, its knots under that name. */
 static void read_axis(struct reader *r, const yaml_node_t *map, const yaml_node_t *name_node,
                       struct kvt_surface *surface)
@@ -426,6 +437,8 @@ static void read_law(struct reader *r, const yaml_node_t *map, struct kvt_law *l
     read_numbers(r, map, law);
     read_lists(r, map, law);
     read_errors(r, map, law);
+    if (find(r, map, "scatter") != NULL)
+        read_scatter(r, find(r, map, "scatter"), law);
     if (find(r, map, "surface") != NULL)
         read_surface(r, find(r, map, "surface"), law);
     if (find(r, map, "when") != NULL)

@@ -172,6 +172,12 @@ static void print_errors(const struct kvt_law *law, FILE *out)
             fprintf(out, ", coverage: %.3f", u->coverage);
         fprintf(out, "}\n");
     }
+    if (law->scatter > 0.0)
+        fprintf(out, "  scatter: %.4g\n", law->scatter);
+    if (law->scatter_time > 0.0) {
+        print_quantity("  scatter: ", law->scatter_time, UNITS(times), out);
+        fputc('\n', out);
+    }
 }
 
 void kvt_calibration_print(const struct kvt_calibration *calibration, const char *note, FILE *out)

@@ -20,9 +20,12 @@ struct freezer {
     struct kvt_kernel_list *step;
 };
 
+/* Not below zero: gaps that are overlap (layer-* drawn negative) could be more than all kernels of
+ * a model too small for its GPU. */
 static kvt_ticks ticks(double seconds)
 {
-    return kvt_ticks_from_seconds(seconds > SECONDS_MAX ? SECONDS_MAX : seconds);
+    double most = seconds > SECONDS_MAX ? SECONDS_MAX : seconds;
+    return kvt_ticks_from_seconds(most > 0.0 ? most : 0.0);
 }
 
 static double time_of(struct freezer *f, const struct kvt_step_work *work, enum kvt_step_part part)

@@ -133,9 +133,11 @@ struct kvt_law {
         double low, high; /* 90 % of measured/predicted lie between */
         double coverage;  /* share of other unseen shapes inside */
     } unseen;
-    bool held_out; /* those rows took no part in the fit */
-    bool guess;    /* from the data sheet: nothing was measured */
-    int32_t line;  /* in the calibration file */
+    double scatter; /* 90 % of the true times lie within a factor of 1 + scatter; 0: not stated */
+    double scatter_time; /* s; of a constant, instead: within t0 +- scatter_time */
+    bool held_out;       /* those rows took no part in the fit */
+    bool guess;          /* from the data sheet: nothing was measured */
+    int32_t line;        /* in the calibration file */
     char source[400];
 };
 
