@@ -11,7 +11,9 @@
  * above once, at load. Packing is a bijection: unpack(pack(w)) == w.
  *
  * Ragged m, n and k work; m 0 does nothing. Tolerance: mean |error| / mean |out| < 4e-3 (BF16
- * output), against double precision on the same (dequantised) weights.
+ * output), against double precision on the same (dequantised) weights. A NaN or infinity of a row
+ * of a, or of a row of w, comes out in the elements that it takes part in, and nowhere else.
+ * Subnormal BF16 numbers may count as zero.
  *
  * Cost: bytes = n * k * (2 or 1) + 2 * m * (n + k), FLOPs = 2 * m * n * k.
  */
@@ -46,6 +48,6 @@ void kvt_cpu_gemm_unpack(enum kvt_gemm_weights weights, int32_t n, int32_t k, co
                          void *plain);
 
 void kvt_ref_gemm(const struct kvt_gemm *gemm);
-void kvt_cpu_gemm(const struct kvt_gemm *gemm);
+void kvt_cpu_gemm(const struct kvt_gemm *gemm); /* all threads of OpenMP; allocates nothing */
 
 #endif

@@ -11,6 +11,8 @@
  * row_begin[e + 1] of a and out with the weights of e: the rows are sorted by expert beforehand, an
  * expert without rows costs nothing (its weights are not read).
  *
+ * NaN and infinity of a row of a come out in that row of out and nowhere else.
+ *
  * Sums in FP32; out is BF16. Tolerance against double precision on the dequantised weights: mean
  * |error| / mean |out| < 1e-3 before rounding to BF16, and the rounding of BF16 on top (the tests
  * take the rounding of the exact result off). Ragged m and n work.
@@ -47,20 +49,25 @@ struct kvt_int4_experts {
     kvt_bf16 *out;            /* [row_begin[experts]][n] */
 };
 
-/* group 32 or 128 that divides k, sizes in range, row_begin not decreasing. KVT_ELIMIT. */
+/* group 32 or 128 that divides k, sizes of at least 1 (m: 0) and at most 2^24, m * n and n * k
+ * below 2^40, row_begin from 0 and not decreasing. KVT_ELIMIT. */
 enum kvt_status kvt_int4_gemm_check(const struct kvt_int4_gemm *gemm, struct kvt_err *err);
 enum kvt_status kvt_int4_experts_check(const struct kvt_int4_experts *experts, struct kvt_err *err);
 
-/* Quantise w [n][k]: scale = BF16 of amax / 7 (1 for a group of zeros), nibble = round(w / scale) +
- * 8, clamped to 1..15. */
+/* Quantise finite w [n][k]: scale = BF16 of amax / 7 (1 where that is 0), nibble = round(w / scale)
+ * + 8, ties to even, clamped to 1..15. */
 void kvt_int4_quantise(const float *w, const struct kvt_int4_plain *plain);
 
 size_t kvt_cpu_int4_packed_bytes(int32_t n, int32_t k, int32_t group);
 void kvt_cpu_int4_pack(const struct kvt_int4_plain *plain, void *packed);
 void kvt_cpu_int4_unpack(const void *packed, const struct kvt_int4_plain *plain);
 
-/* ref takes weights in plain order (gemm->w unused). */
+/* ref takes weights in plain order (w unused), of experts one struct each. */
 void kvt_ref_int4_gemm(const struct kvt_int4_gemm *gemm, const struct kvt_int4_plain *plain);
+void kvt_ref_int4_experts(const struct kvt_int4_experts *experts,
+                          const struct kvt_int4_plain plain[]);
+
+/* All threads of OpenMP; nothing is allocated. */
 void kvt_cpu_int4_gemm(const struct kvt_int4_gemm *gemm);
 void kvt_cpu_int4_experts(const struct kvt_int4_experts *experts);
 

@@ -11,10 +11,13 @@
  * tag_offset), which is what travels with the bytes and costs a cache line of every page.
  *
  * One call looks at all pages of a batch: request r has entries begin[r] .. begin[r + 1] of page[]
- * and want[]. It leaves, without any synchronisation of its own with the host, failed[r]   1 when
- * an entry of r fails, else 0      (r of request_count) *failures   number of entries that fail
+ * and want[]. It leaves, without any synchronisation of its own with the host,
+ *
+ *     failed[r]   1 when an entry of r fails, else 0
+ *     *failures   number of entries that fail
  *     *first      the smallest (request << 32 | slot) that fails, slot counted from begin[request];
  *                 UINT64_MAX when none does
+ *
  * A page id out of range fails like a wrong tag. Entries may repeat pages. Exact on every backend.
  *
  * Cost: 12 bytes of entries and one 16-byte pair gathered at random per page (header: one line
@@ -45,6 +48,11 @@ static inline uint64_t kvt_tag_mask(int32_t bits)
 {
     return bits >= 64 ? UINT64_MAX : (UINT64_C(1) << bits) - 1;
 }
+
+/* begin from 0 or more and not decreasing, pool_pages and request_count not negative, arrays where
+ * there is something to read; with a layout: one that has a header, and a pool. KVT_ELIMIT names
+ * what is not so. Host memory only. O(request_count). */
+enum kvt_status kvt_tag_check_check(const struct kvt_tag_check *check, struct kvt_err *err);
 
 void kvt_ref_tag_check(const struct kvt_tag_check *check);
 void kvt_cpu_tag_check(const struct kvt_tag_check *check);
