@@ -53,19 +53,39 @@ struct kvt_attention {
     void *workspace;               /* kvt_attention_workspace_bytes() */
 };
 
-/* Bytes for the pieces of a split: (heads per work unit) * (value_dim + 2) floats a piece, padded.
+/* Heads of one MLA work unit unless a split says otherwise. */
+#define KVT_ATTENTION_MLA_UNIT_HEADS 16
+
+/* Work units of a row, for kvt_split_place: kv heads; MLA: blocks of 16 heads, rounded up. A split
+ * with other MLA units is as good, as long as every unit has a head. */
+int32_t kvt_attention_units(const struct kvt_page_layout *layout, int32_t heads);
+
+/* Heads of a work unit: unit u has heads u * n .. min((u + 1) * n, heads), n = ceil(heads / units).
  */
+static inline int32_t kvt_attention_unit_heads(int32_t heads, int32_t units)
+{
+    return (heads + units - 1) / units;
+}
+
+/* Bytes for the partial results of any plan of this split (placed; planned or not): 2 * workers
+ * slots of (heads of a unit) * (value_dim + 2) floats, a slot padded to 128 bytes. A backend's own
+ * order in a slot: max [heads], sum [heads], unnormalised out [heads][value_dim] on the CPU. */
 size_t kvt_attention_workspace_bytes(const struct kvt_page_layout *layout, int32_t heads,
                                      const struct kvt_split *split);
 
+/* Bytes from one slot to the next. */
+size_t kvt_attention_slot_bytes(const struct kvt_page_layout *layout, int32_t heads, int32_t units);
+
 /* Page ids in range (and not 0), lists inside page_table, heads a multiple of kv_heads with 1..16
- * heads a kv head (MLA: 1..128 heads), finite scales above 0: KVT_ELIMIT names row and slot of the
- * first that is not. Host memory only. O(pages). */
+ * heads a kv head (MLA: 1..128 heads), finite scales above 0, a split (unless NULL) of these rows
+ * and units: KVT_ELIMIT names row and slot of the first that is not. Host memory only. O(pages). */
 enum kvt_status kvt_attention_check(const struct kvt_attention *attention, struct kvt_err *err);
 
 /* In double precision, one row after the other, without pieces; split and workspace may be NULL. */
 void kvt_ref_attention(const struct kvt_attention *attention);
 
+/* OpenMP threads take workers of the split one after the other; bits depend on the split, not on
+ * the threads. The pool lies in host memory aligned to 64. */
 void kvt_cpu_attention(const struct kvt_attention *attention);
 
 #endif

@@ -10,16 +10,17 @@
  *   format      rounding
  *   *_BF16      copied
  *   GQA_FP8     per token and head: scale = kvt_fp8_scale(amax); element = e4m3(x / scale)
- *   MLA_PLAIN   element = e4m3(x / plain_scale), saturating
+ *   MLA_PLAIN   element = e4m3(x / plain_scale), the quotient rounded to float; saturating
  *   MLA_SCALED  per token and 128 of the latent: scale = kvt_fp8_scale(amax); RoPE copied
  *
  * After the last byte of a page that gets tokens its content generation is stamped: tags[page] of
  * the side array (when tags is not NULL), and the page's header (when the layout has one), with
  * stamp[i]. Stamps of the tokens of one page are equal. A late writer thus leaves its own stamp.
  *
- * NaN or infinity in a source: the element becomes NaN (E4M3 has no infinity), the others of its
- * group are quantised by the largest finite magnitude, and *poisoned counts such tokens. The caller
- * decides (the runtime aborts the request).
+ * NaN or infinity in a source: what is copied is copied, an E4M3 element becomes 0x7f (E4M3 has no
+ * infinity), and the others of its group are quantised by the largest finite magnitude. *poisoned
+ * counts tokens that hold one anywhere, copied parts included. The caller decides (the runtime
+ * aborts the request).
  *
  * convert: the pages of a hand-off, from BF16 to an FP8 layout of the same page size, page by page:
  * what append would have written for the same tokens, bit for bit. tokens[i] of page i are valid,
@@ -61,8 +62,9 @@ struct kvt_kv_convert {
     struct kvt_page_tag *tags; /* [target_pages], or NULL */
 };
 
-/* Slots in range and distinct pages' stamps equal, a scale above 0, sizes that fit: KVT_ELIMIT
- * names the first that is not. Host memory only. O(tokens). */
+/* Slots in range, not in page 0 and not given twice, stamps of a page's tokens equal, a scale above
+ * 0, sizes that fit: KVT_ELIMIT names the first that is not. Host memory only. O(tokens), allocates
+ * (KVT_ENOMEM). */
 enum kvt_status kvt_kv_append_check(const struct kvt_kv_append *append, struct kvt_err *err);
 enum kvt_status kvt_kv_convert_check(const struct kvt_kv_convert *convert, struct kvt_err *err);
 

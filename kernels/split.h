@@ -2,10 +2,11 @@
  * split.h - how the rows of an attention call are cut into pieces for a number of workers
  *
  * A work unit is one row and one kv head (MLA: one row and a block of heads). Each has ceil(context
- * / page_tokens) pages, and costs pages + overhead. Workers take units in order; a worker takes
- * payload = ceil(sum of costs / workers) of cost, and a unit is cut where a worker is full. So
- * there are at most units + workers pieces, and no worker has more than payload + overhead.
- * (FlashMLA's scheduler, with the overhead measured.)
+ * / page_tokens) pages, and costs pages + overhead. Workers take units in order, row by row; a
+ * worker takes up to payload + overhead of cost, payload = ceil(sum of costs / workers), and a unit
+ * is cut where a worker is full; each part of a cut unit costs the overhead again. So there are
+ * fewer than rows * units + workers pieces, fewer merges than workers, and fewer slots than 2 *
+ * workers. (FlashMLA's scheduler, with the overhead measured.)
  *
  * The plan depends on contexts, page size, units and workers only: never on page ids or on time. It
  * is plain C shared by the CPU version, the CUDA launcher, and whoever wants to know what will run.
@@ -28,7 +29,8 @@ struct kvt_merge { /* a row and unit with more than one piece */
 };
 
 struct kvt_split {
-    int32_t workers, units, rows;
+    int32_t workers, units; /* units of a row */
+    int32_t rows, rows_max; /* planned; placed for */
     int32_t piece_count, merge_count, slot_count;
     int32_t *worker_piece;    /* [workers + 1] pieces of worker w: worker_piece[w] .. [w + 1] */
     struct kvt_piece *pieces; /* [rows * units + workers] */

@@ -24,6 +24,8 @@
     X(errors)           \
     X(fit)              \
     X(rare)             \
+    X(kv_write)         \
+    X(attention)        \
     X(metrics)          \
     X(output)           \
     X(compare)          \
