@@ -8,6 +8,7 @@
 #include "cli/cli.h"
 #include "sim/base/file.h"
 #include "sim/cost/calibration_print.h"
+#include "sim/cost/ceilings.h"
 #include "sim/cost/fit_calibration.h"
 #include "sim/cost/table.h"
 
@@ -27,6 +28,18 @@ struct calibrate {
     int32_t shown_count;
 };
 
+/* Rows of kvtwin bench that are left out are said, and its ceilings stand for the data sheet. */
+static enum kvt_status bench_facts(const struct kvt_cli *cli, struct calibrate *c,
+                                   struct kvt_err *err)
+{
+    const struct kvt_bench_facts *tables[] = {&c->tables.bench, &c->tests.bench};
+    for (int i = 0; i < 2; i++)
+        if (tables[i]->left_out > 0)
+            kvt_cli_say(cli, 0, "kvtwin: warning: %lld rows left out; the first is %s",
+                        (long long)tables[i]->left_out, tables[i]->left_out_why);
+    return c->tables.bench.given ? kvt_ceilings_apply(&c->tables.bench, &c->gpu, err) : KVT_OK;
+}
+
 static enum kvt_status read_tables(const struct kvt_cli *cli, struct calibrate *c,
                                    struct kvt_err *err)
 {
@@ -43,15 +56,16 @@ static enum kvt_status read_tables(const struct kvt_cli *cli, struct calibrate *
     snprintf(name, sizeof name, "%s", c->tables.gpu);
     for (char *at_char = name; *at_char != '\0'; at_char++)
         *at_char = *at_char == '_' ? '-' : *at_char;
-    KVT_TRY(kvt_gpu_load(&c->gpu, name, -1.0, err));
-    if (gpu != NULL) {
+    KVT_TRY(kvt_gpu_load(&c->gpu, name[0] != '\0' ? name : gpu, -1.0, err));
+    if (gpu != NULL && name[0] != '\0') {
         struct kvt_gpu wanted;
         KVT_TRY(kvt_gpu_load(&wanted, gpu, -1.0, err));
         if (strcmp(wanted.name, c->gpu.name) != 0)
             return kvt_err_set(err, KVT_ECONFIG, "%s: is a table of GPU \"%s\", --gpu wants \"%s\"",
                                cli->operands[0], c->gpu.name, wanted.name);
     }
-    if (c->tests.path_count > 0 && strcmp(c->tests.gpu, c->tables.gpu) != 0)
+    if (c->tests.gpu[0] != '\0' && c->tables.gpu[0] != '\0' &&
+        strcmp(c->tests.gpu, c->tables.gpu) != 0)
         return kvt_err_set(err, KVT_ECONFIG, "%s: is a table of GPU \"%s\", the fit is for \"%s\"",
                            c->tests.paths[0], c->tests.gpu, c->tables.gpu);
     if (c->gpu.bandwidth <= 0.0)
@@ -59,7 +73,7 @@ static enum kvt_status read_tables(const struct kvt_cli *cli, struct calibrate *
                            "GPU \"%s\" is known by its memory only: no table can "
                            "be judged without its rates",
                            c->gpu.name);
-    return KVT_OK;
+    return bench_facts(cli, c, err);
 }
 
 /* All series, the longest first so that threads end together. */
@@ -150,6 +164,17 @@ static enum kvt_status print_text(const struct calibrate *c)
             100 * f->unseen.median, 100 * f->unseen.mean, 100 * s->inside,
             f->bad ? "  not used" : "");
     }
+    for (int32_t i = 0; i < c->shown_count; i++) {
+        const struct kvt_fit *f = c->shown[i].fit;
+        for (int32_t k = 0; k < f->parameter_count; k++) {
+            const struct kvt_fit_parameter *p = &f->parameters[k];
+            printf("%s%s %s %.4g (%.4g to %.4g)%s", k == 0 ? f->series->name : "",
+                   k == 0 ? ":" : ",", p->name, p->value, p->low, p->high,
+                   p->known ? "" : " not told");
+        }
+        if (f->parameter_count > 0)
+            printf("\n");
+    }
     return KVT_OK;
 }
 
@@ -168,6 +193,19 @@ static enum kvt_status print_csv(const struct calibrate *c)
     return KVT_OK;
 }
 
+/* Of a law alone, in s, bytes/s, FLOP/s and tokens; empty where a surface says more than they. */
+static json_t *parameters_json(const struct kvt_fit *f)
+{
+    json_t *list = json_array();
+    for (int32_t k = 0; k < f->parameter_count; k++) {
+        const struct kvt_fit_parameter *p = &f->parameters[k];
+        json_array_append_new(list, json_pack("{s:s, s:f, s:f, s:f, s:b}", "name", p->name, "value",
+                                              p->value, "low", p->low, "high", p->high, "known",
+                                              p->known));
+    }
+    return list;
+}
+
 static enum kvt_status print_json(const struct calibrate *c, struct kvt_err *err)
 {
     json_t *families = json_array();
@@ -181,6 +219,7 @@ static enum kvt_status print_json(const struct calibrate *c, struct kvt_err *err
             s->errors.p90, "repeat_floor", f->floor, "interval_coverage", s->inside, "unseen_rows",
             (json_int_t)f->unseen.rows, "unseen_mape", f->unseen.mean, "unseen_median",
             f->unseen.median, "used", !f->bad, "trouble", f->trouble);
+        json_object_set_new(row, "parameters", parameters_json(f));
         json_array_append_new(families, row);
     }
     json_t *root = json_pack("{s:s, s:o}", "gpu", c->gpu.name, "families", families);
@@ -188,6 +227,24 @@ static enum kvt_status print_json(const struct calibrate *c, struct kvt_err *err
     json_decref(root);
     printf("\n");
     return failed ? kvt_err_set(err, KVT_ENOMEM, "cannot print the result") : KVT_OK;
+}
+
+/* What a calibration of kvtwin bench has besides its fits. */
+static void add_own(const struct kvt_cli *cli, const struct calibrate *c,
+                    struct kvt_calibration *built)
+{
+    const struct kvt_bench_facts *bench = &c->tables.bench;
+    int32_t added = kvt_ceilings_fill(bench, &c->gpu, built);
+    size_t used = strlen(built->source);
+    snprintf(built->source + used, sizeof built->source - used,
+             ". Measured by kvtwin bench (%s) on %s", bench->backend, bench->device);
+    if (added > 0)
+        kvt_cli_say(cli, 0, "kvtwin: %d families were not measured; they follow the ceilings",
+                    added);
+    else if (bench->launch <= 0.0)
+        kvt_cli_say(cli, 0,
+                    "kvtwin: warning: no launch ceiling in the tables: families that were not "
+                    "measured are left to the data sheet");
 }
 
 static enum kvt_status write_calibration(const struct kvt_cli *cli, struct calibrate *c,
@@ -205,6 +262,8 @@ static enum kvt_status write_calibration(const struct kvt_cli *cli, struct calib
     kvt_calibration_release(&kept);
     if (status != KVT_OK)
         return status;
+    if (c->tables.bench.given)
+        add_own(cli, c, &built);
     FILE *out = open_memstream(&text, &count);
     if (out != NULL) {
         kvt_calibration_print(&built, "Written by kvtwin calibrate. half_percent: 200 ln(factor).",
@@ -249,7 +308,7 @@ static enum kvt_status run_calibrate(const struct kvt_cli *cli, struct kvt_err *
 
 static const struct kvt_cli_option options[] = {
     {"test", "TABLE", "a table that takes no part in the fit: report its errors instead; repeats"},
-    {"gpu", "NAME", "the GPU of the tables; default: as their file names say"},
+    {"gpu", "NAME", "the GPU of the tables (a name or a file); default: as their file names say"},
     {"stack", "NAME", "the stack that the calibration is for; default: that of most rows"},
     {"keep", "CAL", "take families that no table covers from this calibration (a name or a file)"},
     {NULL, NULL, NULL},
@@ -265,9 +324,14 @@ const struct kvt_command kvt_command_calibrate = {
         "whole\n"
         "shapes that were held out. Tables that cannot be kernel times (faster than the memory,\n"
         "flat in size, slower over a smaller cache) are reported and left out. -o writes the\n"
-        "calibration. Two threads fit about 10,000 rows a second.",
+        "calibration. Two threads fit about 10,000 rows a second.\n"
+        "Tables of kvtwin bench need --gpu; their small grids get a law with few parameters, each\n"
+        "with the interval that 95 % of such tables would hold it in, and what they did not "
+        "measure\n"
+        "follows their ceilings.",
     .example = "kvtwin calibrate h200_sxm-sglang-*.csv.gz -o h200.yaml\n"
-               "kvtwin calibrate h200_sxm-sglang-0.5.14-gemm_perf.csv.gz --test held.csv.gz",
+               "kvtwin calibrate h200_sxm-sglang-0.5.14-gemm_perf.csv.gz --test held.csv.gz\n"
+               "kvtwin calibrate own.csv --gpu my-cpu.yaml -o own.yaml",
     .uses = KVT_USES_OUTPUT,
     .operands_min = 1,
     .operands_max = -1,

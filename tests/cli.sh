@@ -249,6 +249,43 @@ head -n 2 "$table" >"$work/h200_sxm-own-1.0-one.csv"
 run "a table of one row" 3 calibrate "$work/h200_sxm-own-1.0-one.csv"
 err_has "h200_sxm-own-1.0-one.csv:2: own 1.0 gemm bfloat16: want at least 24 different rows"
 run "a table that is not there" 4 calibrate "$work/none.csv"
+
+# Tables of kvtwin bench: 36 points of one GEMM on a CPU that a file describes.
+own=$work/own.csv
+printf 'name: my-cpu\nmemory-visible: 16 GiB\nbandwidth: 60 GB/s\nbf16: 1 TFLOP/s\n' >"$work/my-cpu.yaml"
+awk 'BEGIN {
+    print "backend,device,family,variant,shape,time_ns,mad_ns,repeats,bytes,flops,gb_per_s,ceiling,fraction_of_ceiling,status"
+    print "cpu,\"My CPU, 2 threads\",read,,mib=512,10000000,1,7,570000000,0,57,57,1,ok"
+    print "cpu,\"My CPU, 2 threads\",launch,,threads=2,4000,1,7,0,0,0,0,0,ok"
+    for (n = 512; n <= 4096; n *= 2) for (k = 512; k <= 2048; k *= 2) for (m = 1; m < 200; m *= 8) {
+        bytes = 2 * n * k + 2 * m * (n + k); ns = 8000 + bytes / 50 + 2 * m * n * k / 600
+        printf "cpu,\"My CPU, 2 threads\",gemm,bf16,m=%d n=%d k=%d,%.0f,1,7,%.0f,%.0f,%.4f,57,0.5,ok\n", m, n, k, ns, bytes, 2 * m * n * k, bytes / ns
+    }
+    print "cpu,\"My CPU, 2 threads\",gemm,bf16,m=1 n=9 k=9,5,1,7,0,0,0,57,0.5,preempted"
+}' >"$own"
+run "a table of kvtwin bench is fitted" 0 calibrate "$own" --gpu "$work/my-cpu.yaml" --stack own -o "$work/own.yaml"
+out_has "own cpu gemm bf16: t0 "
+err_has "1 rows left out; the first is"
+err_has "families were not measured; they follow the ceilings"
+run "its calibration is run with" 0 simulate configs/examples/azure-conv.yaml --set model=qwen3-0.6b --set fleet.serve.gpu="$work/my-cpu.yaml" \
+    --set calibration.my-cpu="$work/own.yaml" --set fleet.serve.parallel.tp=1 --set fleet.serve.weights=bf16 --explain-step
+out_has "fitted to 36 rows of own cpu gemm bf16"
+err_has "is extrapolated"
+run "its fit as JSON" 0 calibrate "$own" --gpu "$work/my-cpu.yaml" --format json
+out_has '"known": true'
+run "a table of kvtwin bench without its GPU" 3 calibrate "$own"
+err_has "want --gpu NAME or FILE.yaml"
+run "a table of another machine" 3 calibrate "$own" --gpu h200-sxm -o "$work/no.yaml"
+err_has 'My CPU, 2 threads reach 57 GB/s, GPU "h200-sxm" has 4800 GB/s'
+[ ! -e "$work/no.yaml" ] || fail "wrote a calibration of another machine"
+run "a calibration of another GPU" 3 simulate $config --set calibration.h200-sxm="$work/own.yaml"
+err_has 'this calibration is for "my-cpu", wanted one for'
+sed '1s/,status$//; s/,ok$//' "$own" >"$work/columns.csv"
+run "a table without a column" 3 calibrate "$work/columns.csv" --gpu "$work/my-cpu.yaml"
+err_has 'columns.csv:1: column "status": wanted in a table of kvtwin bench, not found'
+sed '5s/gemm,bf16,\(.*\),[0-9]*,1,7,/gemm,bf16,\1,8,1,7,/' "$own" >"$work/unit.csv"
+run "a time in another unit" 3 calibrate "$work/unit.csv" --gpu "$work/my-cpu.yaml"
+err_has "unit.csv:5: time_ns: want nanoseconds"
 run "no table" 2 calibrate
 
 interrupt() { # interrupt SIGNAL OPTION...: into $work/out, $work/err and $got

@@ -21,9 +21,9 @@
     X(costs)            \
     X(calibration)      \
     X(cost)             \
-    X(host)             \
     X(errors)           \
     X(fit)              \
+    X(bench_table)      \
     X(rare)             \
     X(kv_write)         \
     X(attention)        \

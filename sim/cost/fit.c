@@ -197,7 +197,7 @@ static bool same_model(const struct kvt_sample *a, const struct kvt_sample *b)
     return true;
 }
 
-static void set_grid(struct kvt_law *law, const struct kvt_sample *const samples[], int64_t count)
+void kvt_fit_grid(struct kvt_law *law, const struct kvt_sample *const samples[], int64_t count)
 {
     for (int d = 0; d < KVT_DIM_COUNT; d++) {
         struct kvt_range range = {HUGE_VAL, 0.0};
@@ -218,7 +218,7 @@ static bool fit_one(struct kvt_law *law, int starts, double bandwidth_max,
 {
     if (!kvt_fit_law(law, form->parameters, starts, bandwidth_max, samples, count))
         return false;
-    set_grid(law, samples, count);
+    kvt_fit_grid(law, samples, count);
     law->surface = kvt_fit_surface(law, form, axes, samples, count);
     return law->surface != NULL;
 }
@@ -350,13 +350,19 @@ static void measure(struct kvt_fit *fit, const struct kvt_law laws[], int32_t la
 
 /* ---- the whole ---- */
 
+static int rows_min(const struct kvt_series *series)
+{
+    return series->own ? KVT_FIT_OWN_MIN : KVT_FIT_ROWS_MIN;
+}
+
 static enum kvt_status check_rows(const struct kvt_series *series, struct kvt_where where,
                                   struct kvt_err *err)
 {
-    if (series->count < KVT_FIT_ROWS_MIN)
+    int least_rows = rows_min(series);
+    if (series->count < least_rows)
         return kvt_err_at(err, KVT_ECONFIG, where,
                           "%s: want at least %d different rows to fit, got %lld", series->name,
-                          KVT_FIT_ROWS_MIN, (long long)series->count);
+                          least_rows, (long long)series->count);
     double least = HUGE_VAL, most = 0.0, quick = HUGE_VAL, slow = 0.0;
     for (int64_t i = 0; i < series->count; i++) {
         double bytes = moved_bytes(&series->samples[i]), time = series->samples[i].time;
@@ -394,11 +400,12 @@ static enum kvt_status check_units(const struct kvt_series *series, const struct
     double middle = quantile(scratch, n, 0.5);
     if (middle < 200.0 && middle > 0.02)
         return KVT_OK;
-    return kvt_err_at(
-        err, KVT_ECONFIG, where,
-        "%s: want times in milliseconds (dispatch: microseconds); the median row takes "
-        "%.2g times what %s would need at its peak rates",
-        series->name, middle, gpu->name);
+    return kvt_err_at(err, KVT_ECONFIG, where,
+                      "%s: want times in %s; the median row takes %.2g times what %s would need at "
+                      "its peak rates",
+                      series->name,
+                      series->own ? "nanoseconds" : "milliseconds (dispatch: microseconds)", middle,
+                      gpu->name);
 }
 
 enum kvt_status kvt_fit_series(struct kvt_fit *fit, struct kvt_series *series,
@@ -408,13 +415,21 @@ enum kvt_status kvt_fit_series(struct kvt_fit *fit, struct kvt_series *series,
     *fit = (struct kvt_fit){.series = series, .rows = series->rows};
     struct kvt_where where = where_of(tables, series); /* before rows are sorted */
     kvt_series_average(series, &fit->floor);
-    if (series->count < KVT_FIT_ROWS_MIN && tables->series_count > 1) {
+    if (series->count < rows_min(series) && tables->series_count > 1) {
         snprintf(fit->trouble, sizeof fit->trouble, "want at least %d different rows, got %lld",
-                 KVT_FIT_ROWS_MIN, (long long)series->count);
+                 rows_min(series), (long long)series->count);
         fit->bad = true;
         return KVT_OK;
     }
-    KVT_TRY(check_rows(series, where, err));
+    bool beside = series->own && tables->series_count > 1;
+    enum kvt_status rows = check_rows(series, where, beside ? NULL : err);
+    if (rows != KVT_OK && beside) {
+        snprintf(fit->trouble, sizeof fit->trouble,
+                 "the fit is singular: its rows are all of one size, or take all the same time");
+        fit->bad = true;
+        return KVT_OK;
+    }
+    KVT_TRY(rows);
     double *scratch = malloc(2 * (size_t)series->count * sizeof *scratch);
     struct split split = {0};
     enum kvt_status status = KVT_OK;
@@ -429,7 +444,11 @@ enum kvt_status kvt_fit_series(struct kvt_fit *fit, struct kvt_series *series,
     struct kvt_law *trial = NULL;
     int32_t trial_count = 0;
     bool memory = scratch != NULL && split_init(&split, series);
-    if (memory) {
+    if (memory && series->own && series->count < KVT_FIT_SURFACE_ROWS) {
+        for (int64_t i = 0; i < series->count; i++)
+            split.fitted[i] = &series->samples[i];
+        kvt_fit_small(fit, form, gpu, split.fitted, series->count);
+    } else if (memory) {
         judge_flatness(fit, series, scratch);
         trial = fit_laws(series, form, gpu, split.fitted, split.fitted_count, &trial_count);
     }

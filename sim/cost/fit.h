@@ -18,6 +18,12 @@
  * An interval is where 90 % of measured/predicted of unseen shapes lie; its coverage is taken on
  * the half of these shapes that did not set it.
  *
+ * A table of kvtwin bench is a small grid: below KVT_FIT_SURFACE_ROWS different rows it gets its
+ * law alone, with one parameter per three rows at most, errors of five folds (whole shapes, where
+ * there are ten), and for each parameter the interval that its covariance gives. What the rows do
+ * not tell (an interval beyond a factor of two either way) stays near its start and is said in
+ * trouble.
+ *
  * Routed experts get a surface for every model in the table, and a general law behind them for
  * others. Shapes never get an offset of their own.
  */
@@ -29,12 +35,20 @@
 #include "sim/cost/table.h"
 #include "sim/model/gpu.h"
 
-#define KVT_FIT_SECONDS_MAX 1000.0
-#define KVT_FIT_ROWS_MIN    24 /* distinct rows that a fit needs */
+#define KVT_FIT_SECONDS_MAX  1000.0
+#define KVT_FIT_ROWS_MIN     24  /* distinct rows that a fit needs */
+#define KVT_FIT_OWN_MIN      6   /* the same, of our own kernels: a law of one or two parameters */
+#define KVT_FIT_SURFACE_ROWS 120 /* our own kernels: fewer get a law alone */
 
 struct kvt_fit_errors { /* of |predicted/measured - 1| */
     int64_t rows;
     double median, mean, p90;
+};
+
+struct kvt_fit_parameter {
+    const char *name;        /* "t0", "bandwidth" ... */
+    double value, low, high; /* s, bytes/s, FLOP/s, tokens; 95 % of trials hold the truth */
+    bool known;              /* the rows tell it */
 };
 
 struct kvt_fit {
@@ -45,8 +59,10 @@ struct kvt_fit {
     double floor;           /* mean |row/mean - 1| of repeats; 0: no repeats */
     struct kvt_fit_errors held, unseen;
     double low, high, coverage; /* of the 90 % interval; coverage 0: too few shapes */
-    bool bad;                   /* must not be used; trouble says why */
-    char trouble[200];          /* what is wrong with its rows; "" */
+    int32_t parameter_count;    /* of a law alone; 0: a law with its surface */
+    struct kvt_fit_parameter parameters[8];
+    bool bad;          /* must not be used; trouble says why */
+    char trouble[200]; /* what is wrong with its rows; "" */
 };
 
 /* Fit one series; averages its samples in place. A series of few rows beside others is bad and has

@@ -139,6 +139,9 @@ static struct kvt_law annotated(const struct kvt_fit *fit, const struct kvt_law 
             strstr(s->dtype, "bfloat16") != NULL && strstr(s->dtype, "block") == NULL
                 ? (struct kvt_range){11.0, 16.0}
                 : (struct kvt_range){1.0, 10.0};
+    if (s->weight_bits > 0.0)
+        out.when[KVT_DIM_WEIGHT_BITS] =
+            (struct kvt_range){s->weight_bits - 0.05, s->weight_bits + 0.05};
     snprintf(out.source, sizeof out.source, "fitted to %lld rows of %s", (long long)fit->rows,
              s->name);
     return out;

@@ -50,6 +50,15 @@ struct kvt_surface *kvt_fit_surface(const struct kvt_law *law, const struct kvt_
                                     const struct kvt_form_axis axes[],
                                     const struct kvt_sample *const samples[], int64_t count);
 
+/* Where the samples lie, by every size but routing and weight_bits: the law's grid. */
+void kvt_fit_grid(struct kvt_law *law, const struct kvt_sample *const samples[], int64_t count);
+
+/* Few rows (fit_small.c): a law without a surface, whose parameters are those that the rows feel
+ * and suffice for; fills laws, parameters, errors (five folds) and interval of the fit. False: no
+ * memory, or singular. */
+bool kvt_fit_small(struct kvt_fit *fit, const struct kvt_form *form, const struct kvt_gpu *gpu,
+                   const struct kvt_sample *const samples[], int64_t count);
+
 /* The weight of a residual in the next round: 1/sqrt(1 + (residual/scale)^2). */
 double kvt_fit_weight(double residual, double scale);
 

@@ -75,6 +75,7 @@ struct kvt_law kvt_law_guess(enum kvt_family family, const struct kvt_gpu *gpu)
         break;
     case KVT_FAMILY_TAG_CHECK: set(&law, KVT_LAW_ROOFLINE, 3e-6); break;
     case KVT_FAMILY_ELEMENTWISE: set(&law, KVT_LAW_ROOFLINE, 0.0); break;
+    case KVT_FAMILY_APPEND: set(&law, KVT_LAW_CONSTANT, 0.0); break; /* part of the attention */
     case KVT_FAMILY_LAYER_MLA_MOE: case KVT_FAMILY_LAYER_MLA_DENSE: case KVT_FAMILY_LAYER_SPARSE:
         set(&law, KVT_LAW_CONSTANT, 12e-6);
         break;
@@ -82,7 +83,6 @@ struct kvt_law kvt_law_guess(enum kvt_family family, const struct kvt_gpu *gpu)
         set(&law, KVT_LAW_CONSTANT, 28e-6); /* 4 us x 7 small kernels */
         break;
     case KVT_FAMILY_HOST_FLOOR: set(&law, KVT_LAW_CONSTANT, 2e-3); break;
-    case KVT_FAMILY_HOST_REQUEST: set(&law, KVT_LAW_CONSTANT, 0.0); break;
     case KVT_FAMILY_HOST_STEP: set(&law, KVT_LAW_CONSTANT, 1e-3); break;
     case KVT_FAMILY_PREFILL_LAYER: set(&law, KVT_LAW_CONSTANT, 0.2e-3); break;
     case KVT_FAMILY_PREFILL_STEP: set(&law, KVT_LAW_CONSTANT, 0.0); break;

@@ -63,13 +63,13 @@
     X(SEND,              "send",              "activations to the next pipeline stage")           \
     X(TAG_CHECK,         "tag-check",         "page tags against the expected ones, once a step") \
     X(ELEMENTWISE,       "elementwise",       "norms, activations, residuals of prompt tokens")   \
+    X(APPEND,            "append",            "new KV into its pages, where timed by itself")     \
     X(LAYER_MLA_MOE,     "layer-mla-moe",     "small kernels and gaps of a layer not listed")     \
     X(LAYER_MLA_DENSE,   "layer-mla-dense",   "the same")                                         \
     X(LAYER_GQA_MOE,     "layer-gqa-moe",     "the same")                                         \
     X(LAYER_GQA_DENSE,   "layer-gqa-dense",   "the same")                                         \
     X(LAYER_SPARSE,      "layer-sparse",      "the same, where the attention module has norms")   \
     X(HOST_FLOOR,        "host-floor",        "a step takes at least this")                       \
-    X(HOST_REQUEST,      "host-request",      "a step takes at least this for each request")      \
     X(HOST_STEP,         "host-step",         "added to a step that is not planned ahead")        \
     X(PREFILL_LAYER,     "prefill-layer",     "launches of a layer in a step with prompt tokens") \
     X(PREFILL_STEP,      "prefill-step",      "added to a step with prompt tokens")               \

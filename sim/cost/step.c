@@ -68,6 +68,7 @@ static void add_gemm(struct kvt_builder *b, const char *name, enum kvt_weight_dt
     work.dim[KVT_DIM_M] = m;
     work.dim[KVT_DIM_N] = n;
     work.dim[KVT_DIM_K] = k;
+    work.dim[KVT_DIM_WEIGHT_BITS] = 8.0 * kvt_builder_weight_bytes(dtype);
     if (m > 0.0 && n > 0.0)
         kvt_builder_add(b, name, gemm_family(dtype, false), &work, count, false);
 }
@@ -143,6 +144,7 @@ static void list_moe(struct kvt_builder *b, const struct kvt_mlp *mlp)
     work.dim[KVT_DIM_TOPK] = mlp->topk;
     work.dim[KVT_DIM_RANKS] = layout->ep;
     work.dim[KVT_DIM_ROUTING] = ROUTING;
+    work.dim[KVT_DIM_WEIGHT_BITS] = 8.0 * kvt_builder_weight_bytes(dtype);
     double skew = kvt_calibration_law(b->calibration, gemm_family(dtype, true), &work)->skew;
     if (b->shape->skew >= 0.0)
         skew = b->shape->skew;
@@ -364,11 +366,8 @@ void kvt_step_list(struct kvt_kernel_list *step, const struct kvt_model *model,
     list_layers(&b);
     list_draft(&b);
     list_once(&b);
-    double tokens = work->decodes + work->prompt_ends;
-    step->host_floor =
-        fmax(work->prompt_tokens > 0.0 ? kvt_step_prefill_floor(model, shape, calibration)
-                                       : constant(&b, KVT_FAMILY_HOST_FLOOR),
-             constant(&b, KVT_FAMILY_HOST_REQUEST) * tokens);
+    step->host_floor = work->prompt_tokens > 0.0 ? kvt_step_prefill_floor(model, shape, calibration)
+                                                 : constant(&b, KVT_FAMILY_HOST_FLOOR);
     double time = step->kernel_time;
     if (work->prompt_tokens > 0.0)
         time += constant(&b, KVT_FAMILY_PREFILL_STEP);

@@ -175,8 +175,31 @@ static void list_gqa(struct kvt_builder *b, const struct kvt_attention *a)
     kvt_builder_gemm(b, "o_proj", KVT_MATRIX_O, m, d, h * a->v_dim);
 }
 
+/* New KV into its pages: a kernel of its own only where a calibration timed it apart; tables of
+ * servers time it with the attention. */
+static void add_append(struct kvt_builder *b, const struct kvt_attention *a)
+{
+    double rows = b->decode_rows + b->prompt_rows, kv_heads, values, stored;
+    if (a->kind == KVT_ATTENTION_MLA) {
+        values = a->kv_lora + a->rope;
+        stored = mla_token_bytes(a, b->shape->kv);
+    } else {
+        kv_heads = fmax(1.0, (double)a->kv_heads / b->attention_ranks);
+        values = kv_heads * (a->head_dim + a->v_dim);
+        stored = values * kv_bytes(b->shape->kv);
+    }
+    struct kvt_work work = {.bytes = rows * (2.0 * values + stored)};
+    work.dim[KVT_DIM_M] = rows;
+    work.dim[KVT_DIM_WEIGHT_BITS] = 8.0 * kv_bytes(b->shape->kv);
+    const struct kvt_law *law = kvt_calibration_law(b->calibration, KVT_FAMILY_APPEND, &work);
+    if (!law->guess)
+        kvt_builder_add(b, "append", KVT_FAMILY_APPEND, &work, b->layers, false);
+}
+
 void kvt_builder_attention(struct kvt_builder *b)
 {
+    if (b->layer->attention.kind != KVT_ATTENTION_NONE)
+        add_append(b, &b->layer->attention);
     if (b->layer->attention.kind == KVT_ATTENTION_MLA)
         list_mla(b, &b->layer->attention);
     else if (b->layer->attention.kind == KVT_ATTENTION_GQA)

@@ -21,7 +21,9 @@ const char *const kvt_column_names[KVT_COLUMN_COUNT] = {KVT_COLUMNS(X)};
 struct reading {
     struct kvt_tables *tables;
     const char *path;
-    char stack[32], version[32]; /* from the file's name */
+    const char *gpu, *named_stack; /* of the caller; may be NULL */
+    bool bench;                    /* a table of kvtwin bench */
+    char stack[32], version[32];   /* from the file's name */
     struct kvt_err *err;
     enum kvt_status status;
     int32_t line;
@@ -50,6 +52,28 @@ static void on_field(void *bytes, size_t count, void *data)
     r->fields++;
 }
 
+static enum kvt_status reading_names(struct reading *r, const char *gpu, const char *stack);
+
+/* Which of the two kinds of tables this is, and whether it has what each row needs. */
+static void check_header(struct reading *r, const bool seen[KVT_COLUMN_COUNT])
+{
+    static const enum kvt_column needed[] = {
+        KVT_COLUMN_backend, KVT_COLUMN_device, KVT_COLUMN_family,
+        KVT_COLUMN_variant, KVT_COLUMN_shape,  KVT_COLUMN_time_ns,
+        KVT_COLUMN_bytes,   KVT_COLUMN_flops,  KVT_COLUMN_status};
+    r->bench = !seen[KVT_COLUMN_op_name] && (seen[KVT_COLUMN_family] || seen[KVT_COLUMN_time_ns]);
+    if (!r->bench && !seen[KVT_COLUMN_op_name])
+        r->status = kvt_err_at(r->err, KVT_ECONFIG, here(r),
+                               "column \"op_name\": wanted in a table of kernel times, not found");
+    for (size_t i = 0; r->bench && i < sizeof needed / sizeof needed[0]; i++)
+        if (!seen[needed[i]] && r->status == KVT_OK)
+            r->status = kvt_err_at(r->err, KVT_ECONFIG, here(r),
+                                   "column \"%s\": wanted in a table of kvtwin bench, not found",
+                                   kvt_column_names[needed[i]]);
+    if (r->status == KVT_OK)
+        r->status = reading_names(r, r->gpu, r->named_stack);
+}
+
 static void read_header(struct reading *r)
 {
     bool seen[KVT_COLUMN_COUNT] = {false};
@@ -67,9 +91,8 @@ static void read_header(struct reading *r)
         seen[r->column[f]] = true;
         r->row.field[r->column[f]] = r->text[f]; /* each row is read to the same place */
     }
-    if (!seen[KVT_COLUMN_op_name])
-        r->status = kvt_err_at(r->err, KVT_ECONFIG, here(r),
-                               "column \"op_name\": wanted in a table of kernel times, not found");
+    if (r->status == KVT_OK)
+        check_header(r, seen);
 }
 
 /* The series of the row, made when it is new; NULL without memory. */
@@ -80,6 +103,8 @@ static struct kvt_series *series_of(struct reading *r)
     const char *version = r->row.field[KVT_COLUMN_version];
     if (version == NULL || version[0] == '\0' || strcmp(version, "kernel-level") == 0)
         version = r->version;
+    if (r->bench)
+        version = t->bench.backend;
     for (int32_t i = t->series_count - 1; i >= 0; i--) {
         struct kvt_series *s = &t->series[i];
         if (s->family == r->row.series.family && strcmp(s->dtype, r->row.dtype) == 0 &&
@@ -117,7 +142,7 @@ static void read_row(struct reading *r)
     r->row.where = here(r);
     r->row.err = r->err;
     r->row.failed = false;
-    if (!kvt_row_sample(&r->row)) {
+    if (!(r->bench ? kvt_bench_row_sample(&r->row, &r->tables->bench) : kvt_row_sample(&r->row))) {
         if (r->row.failed)
             r->status = KVT_ECONFIG;
         return;
@@ -178,6 +203,14 @@ static enum kvt_status reading_names(struct reading *r, const char *gpu, const c
 {
     struct kvt_where where = {.file = r->path};
     char named[64];
+    if (r->bench) {
+        snprintf(r->stack, sizeof r->stack, "%.31s", stack != NULL ? stack : "own");
+        r->tables->bench.given = true;
+        return gpu != NULL ? KVT_OK
+                           : kvt_err_at(r->err, KVT_ECONFIG, where,
+                                        "want --gpu NAME or FILE.yaml: a table of kvtwin bench "
+                                        "does not say which GPU file describes its device");
+    }
     names_from_path(r, named);
     if (stack != NULL && r->stack[0] == '\0')
         snprintf(r->stack, sizeof r->stack, "%.31s", stack);
@@ -227,7 +260,8 @@ enum kvt_status kvt_tables_parse(struct kvt_tables *tables, const char *path, co
     r->path = tables->paths[tables->path_count - 1];
     r->err = err;
     r->line = 1;
-    r->status = reading_names(r, gpu, stack);
+    r->gpu = gpu;
+    r->named_stack = stack;
     while (r->status == KVT_OK && count > 0) { /* in pieces, so that an error stops it */
         size_t piece = count < 65536 ? count : 65536;
         if (csv_parse(&parser, text, piece, on_field, on_row, r) != piece && r->status == KVT_OK)

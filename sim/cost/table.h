@@ -7,6 +7,32 @@
  * the public performance database that shared figures rest on: times in the column latency in
  * milliseconds, in the dispatch tables in microseconds; message_size counts 2-byte elements.
  *
+ * Tables of kvtwin bench are told by their columns family and time_ns (and no op_name): one row per
+ * measured point of our own kernels, on a CPU or through CUDA,
+ *
+ *   backend,device,family,variant,shape,time_ns,mad_ns,repeats,bytes,flops,gb_per_s,...,status
+ *
+ *   family                   variant         shape: key=value with spaces between, whole numbers
+ *   read, copy               any             any; bytes of the row count (a ceiling)
+ *   gemm-peak, launch        any             any; flops, time (ceilings)
+ *   gemm                     bf16 fp8        m n k
+ *   int4-gemv, int4-gemm     g32 g128        m (1 where it is left out) n k
+ *   int4-experts             g32 g128        tokens hidden inter experts topk; hit: distinct
+ * experts experts                  bf16 fp8        the same gqa-decode               bf16 fp8 batch
+ * context heads kv_heads head_dim mla-decode               bf16 fp8 fp8-plain fp8-scaled    batch
+ * context heads; latent rope gqa-prefill, mla-prefill bf16            tokens heads (kv_heads
+ * head_dim); context: before them mla-bmm                  bf16            m heads; nope latent
+ *   append                   of the KV       tokens, kv_heads head_dim or latent rope
+ *   tag-check                side header     pages
+ *   elementwise              any             any; bytes of the row count
+ *
+ * context is that of one request. latent, rope and nope are 512, 64 and 128 where they are left
+ * out; other keys and a second variant ("fp8+header") only set rows apart. Rows whose status is not
+ * ok, and those of other families, are counted and left out. Bytes and FLOPs of all other kernels
+ * are counted from the shape, as a step counts them; gb_per_s, where it is given, must agree with
+ * bytes / time_ns, which tells a wrong unit. The GPU is --gpu's (a CPU is a GPU file like others),
+ * all rows are of one device, the version is the backend.
+ *
  * Rows become samples: the same struct kvt_work that a step asks laws for, with the measured time.
  * Samples of one stack, version, op, dtype and kernel form a series, which is what one fit is for.
  * GPU, stack and version come from the file's name, GPU-STACK-VERSION-TABLE.csv[.gz], version first
@@ -47,6 +73,20 @@ struct kvt_series {
     int64_t count, room;
     int64_t rows; /* read, repeats included */
     int32_t first_file;
+    bool own;           /* measured by kvtwin bench */
+    double weight_bits; /* its laws hold for weights (append: KV) of so many bits; 0: for all */
+};
+
+/* What tables of kvtwin bench say besides kernels. */
+struct kvt_bench_facts {
+    bool given;             /* there is such a table */
+    char backend[16];       /* "cpu", "cuda" */
+    char device[96];        /* "Intel Xeon ..., 2 threads" */
+    double read, copy;      /* bytes/s, the best rows; 0: not measured */
+    double flops;           /* FLOP/s, the best row */
+    double launch;          /* s, the shortest */
+    int64_t left_out;       /* rows not ok, or of families that no step asks for */
+    char left_out_why[160]; /* of the first of them, with its place */
 };
 
 struct kvt_tables {
@@ -55,9 +95,11 @@ struct kvt_tables {
     char **paths; /* owned */
     int32_t path_count;
     char gpu[64]; /* as in the names of the files ("h200_sxm"); "" until known */
+    struct kvt_bench_facts bench;
 };
 
-/* Add the rows of one file. gpu and stack (may be NULL) are for files whose name does not say them.
+/* Add the rows of one file. gpu and stack (may be NULL) are for files whose name does not say them,
+ * and gpu for all of kvtwin bench, whose stack is "own" unless stack says otherwise.
  * All tables of one struct are of one GPU (KVT_ECONFIG). On failure the struct stays valid and must
  * be released. Cost about 1 us a row. */
 enum kvt_status kvt_tables_read(struct kvt_tables *tables, const char *path, const char *gpu,

@@ -81,9 +81,8 @@ static uint64_t mix(uint64_t hash, double value)
     return hash ^ hash >> 32;
 }
 
-/* The shape is these dims; the key everything. apart: what else sets rows apart. */
-static void finish(struct kvt_row *row, const enum kvt_dim dims[], int count, double more_shape,
-                   double apart)
+void kvt_row_finish(struct kvt_row *row, const enum kvt_dim dims[], int count, double more_shape,
+                    double apart)
 {
     struct kvt_sample *s = &row->sample;
     const struct kvt_work *w = &s->work;
@@ -98,8 +97,9 @@ static void finish(struct kvt_row *row, const enum kvt_dim dims[], int count, do
     s->key = mix(mix(key, w->context), w->windowed);
 }
 #define FINISH(row, more, apart, ...)                                                              \
-    finish(row, (const enum kvt_dim[]){__VA_ARGS__},                                               \
-           sizeof((const enum kvt_dim[]){__VA_ARGS__}) / sizeof(enum kvt_dim), more, apart)
+    kvt_row_finish(row, (const enum kvt_dim[]){__VA_ARGS__},                                       \
+                   sizeof((const enum kvt_dim[]){__VA_ARGS__}) / sizeof(enum kvt_dim), more,       \
+                   apart)
 
 struct weights_name {
     const char *name;

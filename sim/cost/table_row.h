@@ -1,4 +1,5 @@
-/* table_row.h - from the columns of one row to a sample (table.c, table_row.c); not for others */
+/* table_row.h - from the columns of one row to a sample; for table.c, table_row.c (public tables)
+ * and table_bench.c (our own); not for others */
 #ifndef KVT_COST_TABLE_ROW_H
 #define KVT_COST_TABLE_ROW_H
 
@@ -12,7 +13,8 @@
     X(head_dim) X(attn_dtype) X(mla_dtype) X(kv_cache_dtype) X(step) X(window_size) X(model)       \
     X(gemm_type) X(bmm_dtype) X(num_gpus) X(message_size) X(nccl_dtype) X(allreduce_dtype)         \
     X(backend) X(node_num) X(num_token) X(num_topk) X(dispatch_avg_t_us) X(combine_avg_t_us)       \
-    X(dispatch_transmit_us) X(dispatch_sms) X(combine_transmit_us) X(combine_sms)
+    X(dispatch_transmit_us) X(dispatch_sms) X(combine_transmit_us) X(combine_sms)                  \
+    X(device) X(family) X(variant) X(shape) X(time_ns) X(bytes) X(flops) X(gb_per_s) X(status)
 /* clang-format on */
 #define X(name) KVT_COLUMN_##name,
 enum kvt_column { KVT_COLUMNS(X) KVT_COLUMN_COUNT };
@@ -34,5 +36,14 @@ struct kvt_row {
 /* Fill dtype, series and sample from the fields. False: the row says nothing that is fitted, or
  * (failed) is wrong. */
 bool kvt_row_sample(struct kvt_row *row);
+
+/* Set the sample's shape (a hash of these dims and more_shape) and key (of all that is in its work,
+ * and of what else sets rows apart). */
+void kvt_row_finish(struct kvt_row *row, const enum kvt_dim dims[], int count, double more_shape,
+                    double apart);
+
+/* The same for a row of kvtwin bench. Ceilings go to their place, and rows that are not ok or that
+ * no step asks for are counted; both give false. */
+bool kvt_bench_row_sample(struct kvt_row *row, struct kvt_bench_facts *facts);
 
 #endif

@@ -1,0 +1,317 @@
+/*
+ * Few rows: a law alone, with as many parameters as they can tell. A grid of 25 to 60 points holds
+ * no surface, and holding a fifth of it out would waste it, so that errors are those of five folds.
+ */
+#include <gsl/gsl_cdf.h>
+#include <gsl/gsl_linalg.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/cost/fit_parts.h"
+
+#define ROWS_EACH   3    /* rows that one parameter needs */
+#define SCALE       0.1  /* residuals beyond this count less; as in fit_law.c */
+#define STEP        1e-4 /* of a logarithm, for derivatives */
+#define FELT        2e-3 /* a parameter is felt when doubling it moves the rows by this much */
+#define KNOWN       0.7  /* half an interval, in logarithms, up to which a parameter is known */
+#define FOLDS       5
+#define COVERED_MIN 20 /* rows, to split an interval's rows in two */
+
+/* In this order they are left out when rows are few; what any law has comes last. Those of the
+ * first line always are: small grids do not tell them from t0. */
+#define NEVER                                                                                      \
+    (1u << KVT_PARAMETER_SPLIT_TOKENS | 1u << KVT_PARAMETER_SPLIT | 1u << KVT_PARAMETER_SERIAL)
+static const enum kvt_parameter order[] = {
+    KVT_PARAMETER_SPLIT_TOKENS, KVT_PARAMETER_SPLIT, KVT_PARAMETER_SERIAL, KVT_PARAMETER_PAD,
+    KVT_PARAMETER_TOKENS,       KVT_PARAMETER_FLOPS, KVT_PARAMETER_T0,
+};
+enum { ORDER = sizeof order / sizeof order[0] };
+
+#define X(name, member) #member,
+static const char *const parameter_names[KVT_PARAMETER_COUNT] = {KVT_PARAMETERS(X)};
+#undef X
+
+static double *member_of(struct kvt_law *law, int parameter)
+{
+    double *const members[] = {
+#define X(name, member) &law->member,
+        KVT_PARAMETERS(X)
+#undef X
+    };
+    return members[parameter];
+}
+
+static int32_t count_of(unsigned parameters)
+{
+    int32_t count = 0;
+    for (; parameters != 0; parameters >>= 1)
+        count += (int32_t)(parameters & 1);
+    return count;
+}
+
+/* d ln(time) / d ln(parameter) at a row. */
+static double slope(const struct kvt_law *law, int parameter, const struct kvt_work *work)
+{
+    struct kvt_law up = *law, down = *law;
+    *member_of(&up, parameter) *= exp(STEP);
+    *member_of(&down, parameter) *= exp(-STEP);
+    return log(kvt_law_time(&up, work, NULL) / kvt_law_time(&down, work, NULL)) / (2.0 * STEP);
+}
+
+/* Without those that no row feels at the start, and without those that the rows are too few for. */
+static unsigned choose(const struct kvt_law *start, unsigned parameters,
+                       const struct kvt_sample *const samples[], int64_t count)
+{
+    for (int p = 0; p < KVT_PARAMETER_COUNT; p++) {
+        double felt = 0.0;
+        for (int64_t i = 0; i < count && (parameters >> p & 1) != 0; i++)
+            felt = fmax(felt, fabs(slope(start, p, &samples[i]->work)));
+        if (felt < FELT)
+            parameters &= ~(1u << p);
+    }
+    for (int o = 0; o < ORDER && count_of(parameters) * ROWS_EACH > count; o++)
+        parameters &= ~(1u << order[o]);
+    return parameters;
+}
+
+/* A law that keeps of the start what is fitted, and what the rest of it does not need at all. */
+static struct kvt_law bare(const struct kvt_law *start, unsigned parameters)
+{
+    struct kvt_law law = *start;
+    for (int o = 0; o < ORDER; o++)
+        if ((parameters >> order[o] & 1) == 0 && order[o] != KVT_PARAMETER_T0 &&
+            order[o] != KVT_PARAMETER_FLOPS)
+            *member_of(&law, (int)order[o]) = 0.0;
+    return law;
+}
+
+/* The covariance of the parameters' logarithms, of an M-estimator with the weights of fit_law.c:
+ * sum(psi^2) / (n - p) / mean(psi')^2 * inv(J'J). False: J'J is singular. */
+static bool covariance(const struct kvt_law *law, const int which[], size_t p,
+                       const struct kvt_sample *const samples[], int64_t count, gsl_matrix *out)
+{
+    double psi2 = 0.0, bend = 0.0, row[KVT_PARAMETER_COUNT];
+    gsl_matrix_set_zero(out);
+    for (int64_t i = 0; i < count; i++) {
+        double r = log(kvt_law_time(law, &samples[i]->work, NULL) / samples[i]->time);
+        double w = kvt_fit_weight(r, SCALE);
+        psi2 += w * r * w * r;
+        bend += w * w * w / (double)count;
+        for (size_t a = 0; a < p; a++)
+            row[a] = slope(law, which[a], &samples[i]->work);
+        for (size_t a = 0; a < p; a++)
+            for (size_t b = 0; b < p; b++)
+                *gsl_matrix_ptr(out, a, b) += row[a] * row[b];
+    }
+    for (size_t a = 0; a < p; a++) /* so that an unfelt one does not stop the others */
+        *gsl_matrix_ptr(out, a, a) += 1e-9;
+    if (gsl_linalg_cholesky_decomp1(out) != 0 || gsl_linalg_cholesky_invert(out) != 0)
+        return false;
+    double freedom = fmax(1.0, (double)count - (double)p);
+    gsl_matrix_scale(out, psi2 / freedom / (bend * bend));
+    return true;
+}
+
+/* What the fit knows of each parameter. */
+static bool set_parameters(struct kvt_fit *fit, unsigned parameters,
+                           const struct kvt_sample *const samples[], int64_t count)
+{
+    int which[KVT_PARAMETER_COUNT];
+    size_t p = 0;
+    struct kvt_law *law = &fit->laws[0];
+    for (int i = 0; i < KVT_PARAMETER_COUNT; i++)
+        if (parameters >> i & 1)
+            which[p++] = i;
+    gsl_matrix *c = gsl_matrix_alloc(p, p);
+    bool fine = c != NULL && covariance(law, which, p, samples, count, c);
+    double t = gsl_cdf_tdist_Pinv(0.975, fmax(1.0, (double)count - (double)p));
+    for (size_t a = 0; fine && a < p; a++) {
+        double half = t * sqrt(gsl_matrix_get(c, a, a)), value = *member_of(law, which[a]);
+        struct kvt_fit_parameter *out = &fit->parameters[fit->parameter_count++];
+        *out = (struct kvt_fit_parameter){.name = parameter_names[which[a]],
+                                          .value = value,
+                                          .low = value * exp(-fmin(half, 20.0)),
+                                          .high = value * exp(fmin(half, 20.0)),
+                                          .known = half <= KNOWN};
+    }
+    gsl_matrix_free(c);
+    return fine;
+}
+
+static int by_value(const void *x, const void *y)
+{
+    double a = *(const double *)x, b = *(const double *)y;
+    return (a > b) - (a < b);
+}
+
+static double at_share(const double sorted[], int64_t count, double q)
+{
+    double at = q * (double)(count - 1);
+    int64_t low = (int64_t)at, high = low + 1 < count ? low + 1 : low;
+    return sorted[low] + (at - (double)low) * (sorted[high] - sorted[low]);
+}
+
+/* Errors and interval from measured/predicted of rows that the fold's law did not see. The coverage
+ * is that of the interval of one half on the other. */
+static void set_errors(struct kvt_fit *fit, double ratio[], const int half[], int64_t count,
+                       double scratch[])
+{
+    struct kvt_fit_errors e = {.rows = count};
+    int64_t inside = 0, all = 0;
+    for (int64_t i = 0; i < count; i++) {
+        scratch[i] = fabs(1.0 / ratio[i] - 1.0);
+        e.mean += scratch[i] / (double)count;
+    }
+    qsort(scratch, (size_t)count, sizeof *scratch, by_value);
+    e.median = at_share(scratch, count, 0.5);
+    e.p90 = at_share(scratch, count, 0.9);
+    fit->held = fit->unseen = e;
+    for (int side = 0; side < 3; side++) { /* 2: all of them, last */
+        int64_t n = 0;
+        for (int64_t i = 0; i < count; i++)
+            if (side == 2 || half[i] == side)
+                scratch[n++] = ratio[i];
+        if (n == 0)
+            continue;
+        qsort(scratch, (size_t)n, sizeof *scratch, by_value);
+        fit->low = at_share(scratch, n, 0.05);
+        fit->high = at_share(scratch, n, 0.95);
+        for (int64_t i = 0; side < 2 && i < count; i++) {
+            all += half[i] != side;
+            inside += half[i] != side && ratio[i] >= fit->low && ratio[i] <= fit->high;
+        }
+    }
+    fit->coverage = count >= COVERED_MIN ? (double)inside / (double)all : 0.0;
+}
+
+struct folded { /* a row and where its hash puts it */
+    const struct kvt_sample *sample;
+    uint64_t hash;
+};
+
+static int by_hash(const void *x, const void *y)
+{
+    const struct folded *a = x, *b = y;
+    if (a->hash != b->hash)
+        return a->hash < b->hash ? -1 : 1;
+    return (a->sample->key > b->sample->key) - (a->sample->key < b->sample->key);
+}
+
+static uint64_t scatter(uint64_t x)
+{
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return x ^ x >> 31;
+}
+
+/* Put rows in the order of their shapes' hashes, so that a fold is a run of whole shapes, where
+ * there are enough of them; else by their own. */
+static void order_by_fold(struct folded rows[], int64_t count)
+{
+    for (int turn = 0; turn < 2; turn++) {
+        int64_t distinct = 1;
+        for (int64_t i = 0; i < count; i++)
+            rows[i].hash = scatter(turn == 0 ? rows[i].sample->shape : rows[i].sample->key);
+        qsort(rows, (size_t)count, sizeof *rows, by_hash);
+        for (int64_t i = 1; i < count; i++)
+            distinct += rows[i].hash != rows[i - 1].hash;
+        if (distinct >= 2 * FOLDS)
+            return;
+    }
+}
+
+/* The fold of row i: equal hashes stay together. */
+static int64_t fold_of(const struct folded rows[], int64_t count, int64_t i)
+{
+    while (i > 0 && rows[i].hash == rows[i - 1].hash)
+        i--;
+    return i * FOLDS / count;
+}
+
+static bool cross_validate(struct kvt_fit *fit, const struct kvt_law *start, unsigned parameters,
+                           double bandwidth_max, const struct kvt_sample *const samples[],
+                           int64_t count)
+{
+    size_t n = (size_t)count;
+    struct folded *rows = malloc(n * sizeof *rows);
+    const struct kvt_sample **seen = malloc(n * sizeof *seen);
+    double *ratio = malloc(2 * n * sizeof *ratio);
+    int *half = malloc(n * sizeof *half);
+    bool fine = rows != NULL && seen != NULL && ratio != NULL && half != NULL;
+    for (int64_t i = 0; fine && i < count; i++)
+        rows[i].sample = samples[i];
+    if (fine)
+        order_by_fold(rows, count);
+    for (int64_t fold = 0; fine && fold < FOLDS; fold++) {
+        int64_t kept = 0;
+        struct kvt_law law = *start;
+        for (int64_t i = 0; i < count; i++)
+            if (fold_of(rows, count, i) != fold)
+                seen[kept++] = rows[i].sample;
+        fine = kept > 0 && kvt_fit_law(&law, parameters, KVT_FIT_STARTS, bandwidth_max, seen, kept);
+        for (int64_t i = 0; fine && i < count; i++) {
+            if (fold_of(rows, count, i) != fold)
+                continue;
+            const struct kvt_sample *s = rows[i].sample;
+            ratio[i] = s->time / kvt_law_time(&law, &s->work, NULL);
+            half[i] = (int)(rows[i].hash >> 20 & 1);
+        }
+    }
+    if (fine)
+        set_errors(fit, ratio, half, count, ratio + count);
+    free(rows);
+    free(seen);
+    free(ratio);
+    free(half);
+    return fine;
+}
+
+/* What no machine could do, and what the rows do not tell. */
+static void judge(struct kvt_fit *fit, const struct kvt_gpu *gpu)
+{
+    size_t used = strlen(fit->trouble);
+    const struct kvt_law *law = &fit->laws[0];
+    double peak = fmax(gpu->flops_bf16, gpu->flops_fp8);
+    for (int32_t i = 0; i < fit->parameter_count && used < sizeof fit->trouble; i++) {
+        const struct kvt_fit_parameter *p = &fit->parameters[i];
+        if (!p->known)
+            used += (size_t)snprintf(fit->trouble + used, sizeof fit->trouble - used,
+                                     "%s%s is not told by these rows (%.3g to %.3g)",
+                                     used > 0 ? "; " : "", p->name, p->low, p->high);
+    }
+    if (law->flops > 1.2 * peak && peak > 0.0 && used < sizeof fit->trouble)
+        snprintf(fit->trouble + used, sizeof fit->trouble - used,
+                 "%s%.4g FLOP/s is more than the %.4g of %s", used > 0 ? "; " : "", law->flops,
+                 peak, gpu->name);
+}
+
+bool kvt_fit_small(struct kvt_fit *fit, const struct kvt_form *form, const struct kvt_gpu *gpu,
+                   const struct kvt_sample *const samples[], int64_t count)
+{
+    struct kvt_law start = kvt_form_start(fit->series, form, gpu);
+    start = bare(&start, form->parameters & ~NEVER);
+    unsigned parameters = choose(&start, form->parameters & ~NEVER, samples, count);
+    start = bare(&start, parameters);
+    double most = gpu->bandwidth;
+    if (parameters == 0)
+        return false;
+    fit->laws = calloc(1, sizeof *fit->laws);
+    if (fit->laws == NULL)
+        return false;
+    fit->laws[0] = start;
+    fit->law_count = 1;
+    bool fine = kvt_fit_law(&fit->laws[0], parameters, KVT_FIT_STARTS, most, samples, count) &&
+                set_parameters(fit, parameters, samples, count) &&
+                cross_validate(fit, &start, parameters, most, samples, count);
+    if (!fine) {
+        free(fit->laws);
+        fit->laws = NULL;
+        fit->law_count = 0;
+        return false;
+    }
+    kvt_fit_grid(&fit->laws[0], samples, count);
+    judge(fit, gpu);
+    return true;
+}
