@@ -62,7 +62,8 @@ endif
 ISA_avx2     := -mavx2 -mfma -mf16c
 ISA_avx512   := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vbmi -mavx512bf16 -mfma \
                 -mprefer-vector-width=512
-isa           = $(foreach i,avx2 avx512,$(if $(filter %_$(i),$(1)),$(ISA_$(i))))
+ISA_amx      := $(ISA_avx512) -mamx-tile -mamx-bf16
+isa           = $(foreach i,avx2 avx512 amx,$(if $(filter %_$(i),$(1)),$(ISA_$(i))))
 
 ALL_CPPFLAGS = -I. -D_POSIX_C_SOURCE=200809L -DKVT_VERSION='"$(VERSION)"' $(PKG_CFLAGS) $(CPPFLAGS)
 ALL_CFLAGS   = -std=c11 $(WARN) $(WERROR) -ffp-contract=off $(OPENMP) $(MODE_$(MODE)) $(CFLAGS)

@@ -21,6 +21,7 @@
     X(costs)            \
     X(calibration)      \
     X(cost)             \
+    X(host)             \
     X(errors)           \
     X(fit)              \
     X(bench_table)      \

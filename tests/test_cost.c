@@ -519,28 +519,6 @@ static void norms_over_all_heads_are_reduced(void)
     kvt_calibration_release(&calibration);
 }
 
-/* DeepSeek-R1 has 3 dense layers and 58 of experts; a step of one short prompt waits for the host.
- */
-static void prompts_wait_for_the_launches_of_their_layers(void)
-{
-    static const char text[] = "calibration: t\ngpu: h200-sxm\nstack: sglang\nsource: s\nlaws:\n"
-                               "- {family: prefill-layer, law: constant, when: {experts: [1, 512]},"
-                               " t0: 3 ms, source: s}\n"
-                               "- {family: prefill-layer, law: constant, t0: 1 ms, source: s}\n";
-    struct kvt_gpu gpu = gpu_of("h200-sglang");
-    struct kvt_calibration calibration;
-    struct kvt_err err = {0};
-    CHECK_OK(kvt_calibration_parse(&calibration, "t", text, strlen(text), &gpu, NULL, &err), err);
-    const struct kvt_model r1 = deepseek_r1(), llama = llama70b();
-    struct kvt_step_shape shape = tensor_parallel(8, KVT_KV_BF16);
-    CHECK_CLOSE(kvt_step_prefill_floor(&r1, &shape, &calibration), 0.177, 1e-9, "58 x 3 + 3 x 1");
-    CHECK_CLOSE(kvt_step_prefill_floor(&llama, &shape, &calibration), 0.080, 1e-9, "80 dense");
-    struct kvt_step_work work = {.prompt_tokens = 16, .pairs = 136, .prompt_ends = 1};
-    kvt_step_list(&step, &r1, &shape, &calibration, &work, KVT_STEP_WHOLE);
-    CHECK_CLOSE(step.time, 0.177, 1e-9, "the kernels are done before");
-    kvt_calibration_release(&calibration);
-}
-
 /* clang-format off */
 const struct check_test check_cost[] = {
     {"Kimi decodes as the step recipe says", kimi_decodes_as_the_step_recipe_says, false},
@@ -552,8 +530,6 @@ const struct check_test check_cost[] = {
      deepseek_r1_decodes_as_the_step_recipe_says, false},
     {"experts hit follow the closed form", experts_hit_follow_the_closed_form, false},
     {"norms over all heads are reduced", norms_over_all_heads_are_reduced, false},
-    {"prompts wait for the launches of their layers",
-     prompts_wait_for_the_launches_of_their_layers, false},
     {"the fullest rank of experts is as drawn", the_fullest_rank_of_experts_is_as_drawn, false},
     {"int4 experts win in decode and lose in prefill",
      int4_experts_win_in_decode_and_lose_in_prefill, false},

@@ -160,6 +160,11 @@ static void a_prompt_step_adds_what_it_holds_and_keeps_its_floor(void)
     CHECK_I64(kvt_costs_step(&costs, &load), 1000 + 50 + 22 + 1, "a part of a tick rounds up");
     load = (struct kvt_step_load){.prompt_tokens = 58, .pairs = 1 << 21};
     CHECK_I64(kvt_costs_step(&costs, &load), 600 + 50 + 6, "between knots");
+    costs.host_request = 300;
+    load.prompt_ends = 2;
+    CHECK_I64(kvt_costs_step(&costs, &load), 678, "two tokens are sent while the GPU works");
+    load.prompt_ends = 3;
+    CHECK_I64(kvt_costs_step(&costs, &load), 900, "three take longer than it");
     load = (struct kvt_step_load){0};
     CHECK_I64(kvt_costs_step(&costs, &load), 0, "an empty step");
 }

@@ -77,6 +77,8 @@ kvt_ticks kvt_costs_step(const struct kvt_costs *costs, const struct kvt_step_lo
     if (load->decodes > 0)
         t += kvt_costs_line(costs, load->decodes, load->context) +
              costs->window_slope * load->windowed;
+    kvt_ticks host = costs->host_request * ((kvt_ticks)load->decodes + load->prompt_ends);
+    t = t < host ? host : t;
     return copy + (t < costs->prefill_floor ? costs->prefill_floor : t);
 }
 

@@ -14,7 +14,10 @@
  *     where pairs = sum over the step's chunks of n*p + n*(n+1)/2 for n new tokens after p cached
  *     ones (query-key pairs), pair_slope is in ticks per 2^20 pairs, and tokens(m) is piecewise
  *     linear in m.
- * The host floor is inside base and line: T is what a step takes when the scheduler overlaps.
+ * The floors of the host are inside base and line: T is what a step takes when the scheduler
+ * overlaps. A step takes at least host_floor, in which the scheduler plans it, and host_request for
+ * each token that it gives out, which one front end decodes and sends: no server is faster for long
+ * than its front end. Both run beside the GPU. A step with prompt tokens also takes prefill_floor.
  * host_ticks is what the host adds to every step when it does not: 0 in the tables of a role that
  * overlaps, and never part of what the functions below return.
  */
@@ -47,6 +50,7 @@ struct kvt_costs {
     int64_t pair_slope;          /* ticks per 2^20 query-key pairs */
     kvt_ticks prefill_base;      /* per step with prompt tokens: uncaptured launches */
     kvt_ticks prefill_floor;     /* a step with prompt tokens takes at least this (host bound) */
+    kvt_ticks host_request;      /* and this for each request that gets a token */
     kvt_ticks row_cost;          /* per prompt that ends in the step (lm_head) */
     kvt_ticks host_ticks;
     int64_t copy_slope;        /* ticks per token copied back from host memory (resume) */

@@ -217,8 +217,10 @@ static void freeze_rows(struct freezer *f, struct kvt_costs *costs, struct kvt_c
         if (batch > 1)
             row_raise(costs, rows, batch, &b);
     }
-    for (int32_t batch = 1; batch <= costs->batch_max; batch++)
-        row_floor(&rows[batch], floor);
+    for (int32_t batch = 1; batch <= costs->batch_max; batch++) {
+        kvt_ticks sent = costs->host_request * batch;
+        row_floor(&rows[batch], sent > floor ? sent : floor);
+    }
 }
 
 struct knots {
@@ -311,6 +313,7 @@ enum kvt_status kvt_costs_freeze(struct kvt_costs *costs, struct kvt_arena *aren
         return kvt_err_set(err, KVT_ENOMEM, "no memory for a list of kernels");
     *costs =
         (struct kvt_costs){.batch_max = batch_max, .rows = rows, .window = kvt_step_window(model)};
+    costs->host_request = ticks(law_constant(&f, KVT_FAMILY_HOST_REQUEST));
     freeze_rows(&f, costs, rows);
     enum kvt_status status = freeze_prompts(&f, costs, arena, err);
     costs->host_ticks = overlap ? 0 : ticks(law_constant(&f, KVT_FAMILY_HOST_STEP));

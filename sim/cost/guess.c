@@ -83,6 +83,7 @@ struct kvt_law kvt_law_guess(enum kvt_family family, const struct kvt_gpu *gpu)
         set(&law, KVT_LAW_CONSTANT, 28e-6); /* 4 us x 7 small kernels */
         break;
     case KVT_FAMILY_HOST_FLOOR: set(&law, KVT_LAW_CONSTANT, 2e-3); break;
+    case KVT_FAMILY_HOST_REQUEST: set(&law, KVT_LAW_CONSTANT, 0.0); break;
     case KVT_FAMILY_HOST_STEP: set(&law, KVT_LAW_CONSTANT, 1e-3); break;
     case KVT_FAMILY_PREFILL_LAYER: set(&law, KVT_LAW_CONSTANT, 0.2e-3); break;
     case KVT_FAMILY_PREFILL_STEP: set(&law, KVT_LAW_CONSTANT, 0.0); break;

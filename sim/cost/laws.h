@@ -70,6 +70,7 @@
     X(LAYER_GQA_DENSE,   "layer-gqa-dense",   "the same")                                         \
     X(LAYER_SPARSE,      "layer-sparse",      "the same, where the attention module has norms")   \
     X(HOST_FLOOR,        "host-floor",        "a step takes at least this")                       \
+    X(HOST_REQUEST,      "host-request",      "a step takes at least this for each request")      \
     X(HOST_STEP,         "host-step",         "added to a step that is not planned ahead")        \
     X(PREFILL_LAYER,     "prefill-layer",     "launches of a layer in a step with prompt tokens") \
     X(PREFILL_STEP,      "prefill-step",      "added to a step with prompt tokens")               \

@@ -366,8 +366,11 @@ void kvt_step_list(struct kvt_kernel_list *step, const struct kvt_model *model,
     list_layers(&b);
     list_draft(&b);
     list_once(&b);
-    step->host_floor = work->prompt_tokens > 0.0 ? kvt_step_prefill_floor(model, shape, calibration)
-                                                 : constant(&b, KVT_FAMILY_HOST_FLOOR);
+    double tokens = work->decodes + work->prompt_ends;
+    step->host_floor =
+        fmax(work->prompt_tokens > 0.0 ? kvt_step_prefill_floor(model, shape, calibration)
+                                       : constant(&b, KVT_FAMILY_HOST_FLOOR),
+             constant(&b, KVT_FAMILY_HOST_REQUEST) * tokens);
     double time = step->kernel_time;
     if (work->prompt_tokens > 0.0)
         time += constant(&b, KVT_FAMILY_PREFILL_STEP);

@@ -80,7 +80,8 @@ struct kvt_kernel {
 struct kvt_kernel_list {
     int32_t count;
     double kernel_time; /* s: sum of count * time */
-    double host_floor;  /* s: decode: host-floor; with prompt tokens: launches of all layers */
+    double host_floor;  /* s: host-floor, or host-request for each token that is given out; with
+                         * prompt tokens launches of all layers, or the latter */
     double time;        /* s: what the step takes */
     struct kvt_kernel kernels[KVT_STEP_KERNELS_MAX];
 };
