@@ -5,10 +5,14 @@
 #include <stdlib.h>
 
 #include "cli/reproduce.h"
+#include "sim/plan/resample.h"
+
+#define RESAMPLES 24
 
 static const struct kvt_cli_option options[] = {
     {"capacity", "FILE", "a table of start-up logs (form of truth/capacity.csv)"},
     {"serving", "FILE", "a table of benchmarks (form of truth/serving.csv)"},
+    {"resamples", "N", "runs with other errors of the step times behind each low and high; 24"},
     {"guess", NULL, "with --serving: price GPUs without a calibration by their data sheet"},
     {"row", "ID", "with --serving: print the config that this row makes, and run nothing"},
     {NULL, NULL, NULL},
@@ -22,6 +26,9 @@ static enum kvt_status check(const struct kvt_cli *cli, struct kvt_err *err)
         return kvt_err_set(err, KVT_EUSAGE, "--capacity and --serving are two tables: give one");
     if ((capacity || serving) && cli->operand_count > 0)
         return kvt_err_set(err, KVT_EUSAGE, "--%s takes no NAME beside it",
+                           capacity ? "capacity" : "serving");
+    if ((capacity || serving) && kvt_cli_get(cli, "resamples") != NULL)
+        return kvt_err_set(err, KVT_EUSAGE, "--resamples is for published results: --%s has none",
                            capacity ? "capacity" : "serving");
     if (!serving && (kvt_cli_get(cli, "row") != NULL || kvt_cli_get(cli, "guess") != NULL))
         return kvt_err_set(err, KVT_EUSAGE, "--row and --guess want --serving FILE");
@@ -43,6 +50,8 @@ static enum kvt_status run(const struct kvt_cli *cli, struct kvt_err *err)
     const char *capacity = kvt_cli_get(cli, "capacity"), *serving = kvt_cli_get(cli, "serving");
     bool guess = kvt_cli_get(cli, "guess") != NULL;
     enum kvt_status status;
+    int64_t resamples;
+    KVT_TRY(kvt_cli_get_int(cli, "resamples", 0, KVT_RESAMPLES_MAX, RESAMPLES, &resamples, err));
     KVT_TRY(check(cli, err));
     if (kvt_cli_get(cli, "row") != NULL)
         return print_row(serving, kvt_cli_get(cli, "row"), guess, err);
@@ -51,8 +60,8 @@ static enum kvt_status run(const struct kvt_cli *cli, struct kvt_err *err)
     else if (serving != NULL)
         status = kvt_reproduce_servers(serving, guess, &list, err);
     else
-        status =
-            kvt_reproduce_published(cli->operand_count > 0 ? cli->operands[0] : NULL, &list, err);
+        status = kvt_reproduce_published(cli->operand_count > 0 ? cli->operands[0] : NULL,
+                                         (int32_t)resamples, &list, err);
     if (status == KVT_OK)
         status = kvt_reproduced_print(&list, capacity == NULL && serving == NULL, cli->format, err);
     kvt_reproduced_free(&list);

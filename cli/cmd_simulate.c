@@ -8,11 +8,13 @@
 #include "sim/output/log.h"
 #include "sim/output/progress.h"
 #include "sim/plan/price.h"
-#include "sim/plan/simulate.h"
+#include "sim/plan/resample.h"
 
 static const struct kvt_cli_option options[] = {
     {"log", "FILE", "write every decision to a text file, one a line"},
     {"decisions", NULL, "with -o: put every decision into the file, for kvtwin diff"},
+    {"resamples", "N",
+     "run N times more with other errors of the step times, for _low and _high; 0"},
     {"explain-step", NULL, "print the kernels of a step of each role instead of running"},
     {"batch", "N", "of --explain-step: requests in the decode batch; 32"},
     {"context", "TOKENS", "of --explain-step: context of each; 8192"},
@@ -24,6 +26,7 @@ struct outputs {
     struct kvt_run_file file;
     struct kvt_decision_log log;
     bool has_file, has_log;
+    int32_t resamples;
     struct kvt_progress progress;
 };
 
@@ -100,6 +103,52 @@ static enum kvt_status outputs_begin(const struct kvt_cli *cli, struct outputs *
     return KVT_OK;
 }
 
+static void tell_resamples(void *context, double fraction, int64_t done)
+{
+    kvt_progress_tell(context, fraction, done, "resamples");
+}
+
+/* Intervals for the metrics of a run that went to its end; none when count is 0. */
+static enum kvt_status resample(const struct kvt_cli *cli, struct outputs *outputs,
+                                const struct kvt_simulation *base, struct kvt_summary *summary,
+                                struct kvt_err *err)
+{
+    struct kvt_resamples resamples;
+    struct kvt_resample_options how = {.count = outputs->resamples,
+                                       .seed = base->config->run.seed,
+                                       .exact = cli->exact_steps,
+                                       .stop = &kvt_cli_interrupted,
+                                       .progress = tell_resamples,
+                                       .progress_context = &outputs->progress};
+    if (how.count == 0)
+        return KVT_OK;
+    if (how.count < KVT_RESAMPLES_FEW)
+        kvt_cli_say(
+            cli, 0,
+            "kvtwin: note: of fewer than %d resamples low and high are the smallest and the "
+            "largest",
+            KVT_RESAMPLES_FEW);
+    kvt_progress_begin(&outputs->progress, "resampling", kvt_cli_shows_progress(cli));
+    enum kvt_status status = kvt_resample(&resamples, base, summary, &how, err);
+    kvt_progress_end(&outputs->progress);
+    if (status == KVT_OK)
+        status = kvt_resamples_annotate(&resamples, summary, err);
+    kvt_resamples_release(&resamples);
+    return status;
+}
+
+static enum kvt_status print(const struct kvt_cli *cli, const struct kvt_summary *summary,
+                             struct kvt_err *err)
+{
+    if (cli->format == KVT_FORMAT_JSON)
+        return kvt_summary_json(summary, stdout, err);
+    if (cli->format == KVT_FORMAT_CSV)
+        return kvt_summary_csv(summary, stdout, err);
+    return kvt_summary_text(summary, stdout, err);
+}
+
+/* What a run says, in the file and on stdout; when the resamples were interrupted, without its
+ * intervals. */
 static enum kvt_status report(const struct kvt_cli *cli, struct outputs *outputs,
                               const struct kvt_simulation *simulation, struct kvt_result *result,
                               double start, struct kvt_err *err)
@@ -107,9 +156,13 @@ static enum kvt_status report(const struct kvt_cli *cli, struct outputs *outputs
     static struct kvt_summary summary;
     struct kvt_arena arena;
     KVT_TRY(kvt_arena_init(&arena, 16 << 20, err));
-    (void)simulation;
-    double before = kvt_wall_seconds();
     enum kvt_status status = kvt_summary_init(&summary, result, &arena, err);
+    enum kvt_status resampled = KVT_OK;
+    if (status == KVT_OK && !result->interrupted)
+        resampled = resample(cli, outputs, simulation, &summary, err);
+    if (resampled != KVT_EINTR && resampled != KVT_OK)
+        status = resampled;
+    double before = kvt_wall_seconds();
     if (status == KVT_OK && outputs->has_file) {
         outputs->has_file = false;
         status = kvt_run_file_finish(&outputs->file, &summary, err);
@@ -117,14 +170,10 @@ static enum kvt_status report(const struct kvt_cli *cli, struct outputs *outputs
     }
     result->timing.show = cli->timing;
     result->timing.wall_s = kvt_wall_seconds() - start;
-    if (status == KVT_OK && cli->format == KVT_FORMAT_JSON)
-        status = kvt_summary_json(&summary, stdout, err);
-    else if (status == KVT_OK && cli->format == KVT_FORMAT_CSV)
-        status = kvt_summary_csv(&summary, stdout, err);
-    else if (status == KVT_OK)
-        status = kvt_summary_text(&summary, stdout, err);
+    if (status == KVT_OK)
+        status = print(cli, &summary, err);
     kvt_arena_release(&arena);
-    return status;
+    return status != KVT_OK ? status : resampled;
 }
 
 static enum kvt_status simulate(const struct kvt_cli *cli, const struct kvt_config *config,
@@ -136,6 +185,9 @@ static enum kvt_status simulate(const struct kvt_cli *cli, const struct kvt_conf
                                        .stop = &kvt_cli_interrupted,
                                        .progress = tell_progress,
                                        .progress_context = &outputs->progress};
+    int64_t resamples;
+    KVT_TRY(kvt_cli_get_int(cli, "resamples", 0, KVT_RESAMPLES_MAX, 0, &resamples, err));
+    outputs->resamples = (int32_t)resamples;
     KVT_TRY(outputs_begin(cli, outputs, &how, err));
     KVT_TRY(kvt_simulation_init(&simulation, config, &how, err));
     outputs->log.names = simulation.names;

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sim/output/interval.h"
+
 struct kvt_reproduced *kvt_reproduced_add(struct kvt_reproduced_list *list)
 {
     if (list->count == list->room) {
@@ -208,12 +210,13 @@ static void print_csv(const struct kvt_reproduced_list *list, bool published)
     }
 }
 
-static void print_padded(double value, int width, int decimals)
+static void print_cell_right(double value, double low, double high, int decimals)
 {
+    char text[160] = "-";
     if (isfinite(value))
-        printf(" %*.*f", width, decimals, value);
-    else
-        printf(" %*s", width, "-");
+        kvt_interval_print(value, low, high, decimals, text, sizeof text);
+    putchar(' ');
+    kvt_print_right(stdout, text, 16);
 }
 
 static void print_percent(double value, int width)
@@ -239,8 +242,8 @@ static void print_text(const struct kvt_reproduced_list *list, bool published,
             printf(" unsupported: %s\n", row->reason);
             continue;
         }
-        print_padded(row->observed, 16, decimals);
-        print_padded(row->predicted, 16, decimals);
+        print_cell_right(row->observed, row->observed, row->observed, decimals);
+        print_cell_right(row->predicted, row->low, row->high, decimals);
         print_percent(row_error(row), 9);
         print_percent(row->pool_error, 9);
         puts(strcmp(row->kind, "fitted") == 0 ? " fitted" : "");

@@ -39,11 +39,11 @@ void kvt_reproduced_free(struct kvt_reproduced_list *list);
 enum kvt_status kvt_reproduced_print(const struct kvt_reproduced_list *list, bool published,
                                      enum kvt_cli_format format, struct kvt_err *err);
 
-/* Run the load of a published file once and fill the row's prediction. */
+/* Run the load of a published file and fill the row's prediction; with resamples, its interval. */
 struct kvt_config;
 struct kvt_config_result;
 enum kvt_status kvt_reproduce_serving(const struct kvt_config *config,
-                                      const struct kvt_config_result *result,
+                                      const struct kvt_config_result *result, int32_t resamples,
                                       struct kvt_reproduced *row, struct kvt_err *err);
 
 /* Add the rows of a capacity table (form of truth/capacity.csv). */
@@ -60,8 +60,9 @@ enum kvt_status kvt_reproduce_server_config(const char *path, const char *row_id
                                             char **text, struct kvt_err *err);
 
 /* Add the rows of one published file (configs/published/NAME.yaml, or a path), or of all of them in
- * the order of their names when name is NULL. */
-enum kvt_status kvt_reproduce_published(const char *name, struct kvt_reproduced_list *list,
-                                        struct kvt_err *err);
+ * the order of their names when name is NULL. Rows of runs get an interval from so many resamples
+ * (resample.h; 0: none), rows of capacity none: a ledger has no error that is known. */
+enum kvt_status kvt_reproduce_published(const char *name, int32_t resamples,
+                                        struct kvt_reproduced_list *list, struct kvt_err *err);
 
 #endif

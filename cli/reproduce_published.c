@@ -102,7 +102,7 @@ static enum kvt_status add_capacity(const struct kvt_config *config,
 }
 
 static enum kvt_status add_row(const struct kvt_config *config, const char *name,
-                               const struct kvt_config_result *result,
+                               const struct kvt_config_result *result, int32_t resamples,
                                struct kvt_reproduced_list *list, struct kvt_err *err)
 {
     struct kvt_reproduced *row = kvt_reproduced_add(list);
@@ -117,11 +117,11 @@ static enum kvt_status add_row(const struct kvt_config *config, const char *name
     row->observed = result->value;
     if (metric_index(result->metric) >= 0)
         return add_capacity(config, result, row, err);
-    return kvt_reproduce_serving(config, result, row, err);
+    return kvt_reproduce_serving(config, result, resamples, row, err);
 }
 
-static enum kvt_status add_file(const char *path, struct kvt_reproduced_list *list,
-                                struct kvt_err *err)
+static enum kvt_status add_file(const char *path, int32_t resamples,
+                                struct kvt_reproduced_list *list, struct kvt_err *err)
 {
     struct kvt_config config;
     char name[64];
@@ -133,13 +133,13 @@ static enum kvt_status add_file(const char *path, struct kvt_reproduced_list *li
     KVT_TRY(kvt_config_load(&config, path, NULL, 0, err));
     enum kvt_status status = KVT_OK;
     for (int32_t i = 0; i < config.published.count && status == KVT_OK; i++)
-        status = add_row(&config, name, &config.published.rows[i], list, err);
+        status = add_row(&config, name, &config.published.rows[i], resamples, list, err);
     kvt_config_release(&config);
     return status;
 }
 
-static enum kvt_status add_folder(const char *folder, struct kvt_reproduced_list *list,
-                                  struct kvt_err *err)
+static enum kvt_status add_folder(const char *folder, int32_t resamples,
+                                  struct kvt_reproduced_list *list, struct kvt_err *err)
 {
     char *files[FILES_MAX];
     int32_t count = kvt_folder_files(folder, ".yaml", files, FILES_MAX);
@@ -148,14 +148,14 @@ static enum kvt_status add_folder(const char *folder, struct kvt_reproduced_list
     enum kvt_status status = KVT_OK;
     for (int32_t i = 0; i < count; i++) {
         if (status == KVT_OK)
-            status = add_file(files[i], list, err);
+            status = add_file(files[i], resamples, list, err);
         free(files[i]);
     }
     return status;
 }
 
-enum kvt_status kvt_reproduce_published(const char *name, struct kvt_reproduced_list *list,
-                                        struct kvt_err *err)
+enum kvt_status kvt_reproduce_published(const char *name, int32_t resamples,
+                                        struct kvt_reproduced_list *list, struct kvt_err *err)
 {
     char file[256];
     char *folder = kvt_path_join(kvt_data_folder(), "configs/published");
@@ -163,14 +163,14 @@ enum kvt_status kvt_reproduce_published(const char *name, struct kvt_reproduced_
         return kvt_err_set(err, KVT_ENOMEM, "no memory for a path");
     enum kvt_status status;
     if (name == NULL) {
-        status = add_folder(folder, list, err);
+        status = add_folder(folder, resamples, list, err);
     } else if (access(name, F_OK) == 0) {
-        status = add_file(name, list, err);
+        status = add_file(name, resamples, list, err);
     } else {
         snprintf(file, sizeof file, "%.240s.yaml", name);
         char *path = kvt_path_join(folder, file);
         if (path != NULL && access(path, F_OK) == 0)
-            status = add_file(path, list, err);
+            status = add_file(path, resamples, list, err);
         else
             status = kvt_err_set(err, KVT_EUSAGE, "there is no published result \"%s\" in %s", name,
                                  folder);

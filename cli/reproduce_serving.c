@@ -7,19 +7,23 @@
  *   tag_check_overhead        1 - output throughput / the same without guards
  */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/reproduce.h"
-#include "sim/output/summary.h"
-#include "sim/plan/simulate.h"
+#include "sim/plan/resample.h"
+
+#define RESIDENTS "resident_requests"
 
 struct measured {
-    double metric;    /* NaN: the run has no such metric */
-    double residents; /* mean members of the decode batches, over all replicas together */
+    double metric;                  /* NaN: the run has no such metric */
+    double residents;               /* mean members of the decode batches of all replicas */
+    struct kvt_resamples resamples; /* owned; none: count 0 */
 };
 
-static double residents_of(const struct kvt_des *des)
+static double residents_of(const struct kvt_simulation *simulation)
 {
+    const struct kvt_des *des = &simulation->des;
     double mean = 0;
     for (int32_t i = 0; i < des->core.replica_count; i++)
         if (des->core.replicas[i].spec.role != KVT_ROLE_PREFILL)
@@ -27,8 +31,28 @@ static double residents_of(const struct kvt_des *des)
     return mean;
 }
 
+/* What the run says, and its resamples. */
+static enum kvt_status take(const struct kvt_simulation *simulation,
+                            const struct kvt_summary *summary, const char *metric,
+                            int32_t resamples, struct measured *measured, struct kvt_err *err)
+{
+    const struct kvt_metric *found = kvt_summary_find(summary, metric);
+    measured->metric = (double)NAN;
+    if (found != NULL && found->has_value)
+        measured->metric = found->kind == KVT_METRIC_COUNT ? (double)found->count : found->real;
+    measured->residents = residents_of(simulation);
+    if (resamples == 0)
+        return KVT_OK;
+    struct kvt_resample_options how = {.count = resamples,
+                                       .seed = simulation->config->run.seed,
+                                       .extra_name = RESIDENTS,
+                                       .extra = residents_of,
+                                       .stop = &kvt_cli_interrupted};
+    return kvt_resample(&measured->resamples, simulation, summary, &how, err);
+}
+
 static enum kvt_status measure(const struct kvt_config *config, const char *metric,
-                               struct measured *measured, struct kvt_err *err)
+                               int32_t resamples, struct measured *measured, struct kvt_err *err)
 {
     static struct kvt_simulation simulation;
     static struct kvt_summary summary;
@@ -43,14 +67,8 @@ static enum kvt_status measure(const struct kvt_config *config, const char *metr
             status = kvt_simulation_result(&simulation, &result, err);
         if (status == KVT_OK)
             status = kvt_summary_init(&summary, &result, &arena, err);
-        if (status == KVT_OK) {
-            const struct kvt_metric *found = kvt_summary_find(&summary, metric);
-            measured->metric = (double)NAN;
-            if (found != NULL && found->has_value)
-                measured->metric =
-                    found->kind == KVT_METRIC_COUNT ? (double)found->count : found->real;
-            measured->residents = residents_of(&simulation.des);
-        }
+        if (status == KVT_OK)
+            status = take(&simulation, &summary, metric, resamples, measured, err);
         kvt_simulation_release(&simulation);
     }
     kvt_arena_release(&arena);
@@ -63,11 +81,57 @@ static void without_guards(struct kvt_config *config)
         config->roles[role].guard = (struct kvt_config_guard){.on = {[KVT_GUARD_NONE] = true}};
 }
 
+/* 1 - with / without; resample by resample, so that errors which both have cancel. */
+static enum kvt_status overhead_of(struct kvt_config *run, int32_t resamples,
+                                   const struct measured *with, struct kvt_reproduced *row,
+                                   struct kvt_err *err)
+{
+    static const char metric[] = "output_throughput";
+    struct measured bare = {0};
+    struct kvt_interval interval = {(double)NAN, (double)NAN};
+    without_guards(run);
+    enum kvt_status status = measure(run, metric, resamples, &bare, err);
+    double *values = calloc((size_t)resamples + 1, sizeof *values);
+    if (status == KVT_OK && values == NULL)
+        status = kvt_err_set(err, KVT_ENOMEM, "no memory for an interval");
+    if (status == KVT_OK) {
+        row->predicted = 1 - with->metric / bare.metric;
+        for (int32_t r = 0; r < resamples; r++)
+            values[r] = 1 - kvt_resamples_values(&with->resamples, metric)[r] /
+                                kvt_resamples_values(&bare.resamples, metric)[r];
+        interval = kvt_interval_of(values, resamples, row->predicted);
+        row->low = interval.low;
+        row->high = interval.high;
+    }
+    free(values);
+    kvt_resamples_release(&bare.resamples);
+    return status;
+}
+
+static enum kvt_status fill(struct kvt_config *run, const char *metric, int32_t resamples,
+                            struct measured *measured, struct kvt_reproduced *row,
+                            struct kvt_err *err)
+{
+    struct kvt_interval interval;
+    bool overhead = strcmp(metric, "tag_check_overhead") == 0;
+    KVT_TRY(measure(run, overhead ? "output_throughput" : metric, resamples, measured, err));
+    if (overhead)
+        return overhead_of(run, resamples, measured, row, err);
+    row->predicted = strcmp(metric, RESIDENTS) == 0 ? measured->residents : measured->metric;
+    if (resamples == 0)
+        return KVT_OK;
+    KVT_TRY(kvt_resamples_interval(&measured->resamples, metric, row->predicted, &interval, err));
+    row->low = interval.low;
+    row->high = interval.high;
+    return KVT_OK;
+}
+
 enum kvt_status kvt_reproduce_serving(const struct kvt_config *config,
-                                      const struct kvt_config_result *result,
+                                      const struct kvt_config_result *result, int32_t resamples,
                                       struct kvt_reproduced *row, struct kvt_err *err)
 {
     struct kvt_config run = *config; /* the row's load; strings stay the config's */
+    struct measured measured = {0};
     if (result->concurrency != KVT_UNSET && run.workload.kind != KVT_WORKLOAD_CLOSED)
         return kvt_err_at(err, KVT_ECONFIG, result->where,
                           "published: a concurrency wants a closed workload");
@@ -75,18 +139,9 @@ enum kvt_status kvt_reproduce_serving(const struct kvt_config *config,
         run.workload.concurrency = result->concurrency;
         run.domains = 0; /* a list of concurrencies is what the rows choose from */
     }
-    struct measured measured, bare;
-    bool overhead = strcmp(result->metric, "tag_check_overhead") == 0;
-    KVT_TRY(measure(&run, overhead ? "output_throughput" : result->metric, &measured, err));
-    if (overhead) {
-        without_guards(&run);
-        KVT_TRY(measure(&run, "output_throughput", &bare, err));
-        row->predicted = 1 - measured.metric / bare.metric;
-    } else if (strcmp(result->metric, "resident_requests") == 0) {
-        row->predicted = measured.residents;
-    } else {
-        row->predicted = measured.metric;
-    }
+    enum kvt_status status = fill(&run, result->metric, resamples, &measured, row, err);
+    kvt_resamples_release(&measured.resamples);
+    KVT_TRY(status);
     row->supported = !isnan(row->predicted);
     if (!row->supported)
         snprintf(row->reason, sizeof row->reason, "a run has no metric of this name");

@@ -201,6 +201,31 @@ err_has "warning: cost has no price for h200-sxm"
 run "more GPUs than there are numbers" 6 simulate $config --set fleet.decode.replicas=100000 \
     --set 'fleet.decode.parallel={tp: 1024, dp: 1024, ep: 128, pp: 61}'
 err_has "GPUs in all"
+run "resamples" 0 simulate $config --resamples 20 --format json -o "$work/made/wide.h5"
+err_is_empty
+out_has '"mean_ttft_ms_low": '
+out_has '"resamples": 20'
+cp "$work/out" "$work/two_threads"
+name="resamples by one thread"
+OMP_NUM_THREADS=1 "$kvtwin" simulate $config --resamples 20 --format json >"$work/out" 2>&1
+cmp -s "$work/out" "$work/two_threads" || fail "the number of threads shows"
+run "intervals make no other run" 0 diff "$work/made/run.h5" "$work/made/wide.h5"
+run "few resamples" 0 simulate $config --resamples 3
+out_has " ± "
+err_has "of fewer than 19 resamples low and high are the smallest and the largest"
+for bad in -1 10001 99999999999999999999 many 2.5 ""; do
+    run "--resamples $bad" 2 simulate $config --resamples "$bad"
+    out_is_empty
+    err_has "--resamples"
+    run "reproduce --resamples $bad" 2 reproduce --resamples "$bad"
+    out_is_empty
+done
+run "resamples of a table" 2 reproduce --capacity none.csv --resamples 3
+err_has "--resamples is for published results"
+run "published results without intervals" 0 reproduce kimi-k2.6-fp8-kv --resamples 0 --format json
+out_has '"low": null'
+run "published results with intervals" 0 reproduce kimi-k2.6-fp8-kv
+out_has " ± "
 run "diff of what is no run" 3 diff "$work/made/run.h5" README.md
 err_has "README.md"
 
@@ -312,6 +337,19 @@ for signal in INT TERM; do
     out_has "\"running\""
     err_has "interrupted"
 done
+
+name="SIGINT while resampling"
+count=$((count + 1))
+"$kvtwin" simulate $config --resamples 10000 --format json >"$work/out" 2>"$work/err" &
+pid=$!
+sleep 0.7
+kill -INT $pid 2>/dev/null
+wait $pid
+got=$?
+[ $got -eq 130 ] || fail "exit code $got, want 130"
+out_has '"mean_ttft_ms": '
+grep -q '_low"' "$work/out" && fail "there are intervals of resamples that did not run"
+err_has "interrupted"
 
 if [ "$failed" -gt 0 ]; then
     echo "tests/cli.sh: $failed failures in $count runs" >&2

@@ -31,6 +31,7 @@
     X(metrics)          \
     X(output)           \
     X(compare)          \
+    X(resample)         \
     X(reproduce)        \
     X(cli)
 /* clang-format on */

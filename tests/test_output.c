@@ -318,7 +318,7 @@ static void an_interval_adds_low_and_high(void)
     CHECK_HOLDS(printed(kvt_summary_csv),
                 "request_throughput,request_throughput_low,request_throughput_high,output", "CSV");
     CHECK_HOLDS(printed(kvt_summary_json), "\"request_throughput_low\": 11.5,", "JSON");
-    CHECK_HOLDS(printed(kvt_summary_text), "12.00 (11.50 to 12.50)", "text");
+    CHECK_HOLDS(printed(kvt_summary_text), " 12.00 \xc2\xb1 0.50\n", "text");
     run_end();
 }
 

@@ -156,6 +156,13 @@ static json_t *slo_json(const struct kvt_summary *s, bool *whole)
         put(row, "percentile", json_string(percentile), whole);
         put(row, "target_ms", json_real((double)bound->limit / (double)KVT_TICKS_PER_MS), whole);
         put(row, "value_ms", judged ? json_real(s->slo_value_ms[i]) : json_null(), whole);
+        char name[48];
+        snprintf(name, sizeof name, "slo_%s_%s_ms", kvt_latency_keys[bound->latency], percentile);
+        const struct kvt_metric *value = kvt_summary_find(s, name);
+        if (value != NULL && value->has_interval) {
+            put(row, "value_ms_low", json_real(value->low), whole);
+            put(row, "value_ms_high", json_real(value->high), whole);
+        }
         put(row, "met", json_boolean(s->slo_met[i]), whole);
         *whole = json_array_append_new(list, row) == 0 && *whole;
     }

@@ -78,13 +78,26 @@ enum kvt_status kvt_pairs_add(struct kvt_pairs *pairs, int side, const char *nam
     return KVT_OK;
 }
 
+static bool ends_with(const char *text, const char *end)
+{
+    size_t count = strlen(text), end_count = strlen(end);
+    return count > end_count && strcmp(text + count - end_count, end) == 0;
+}
+
+/* An end of an interval that only one of the runs was asked for. */
+static bool is_extra(const struct kvt_pair *pair)
+{
+    bool both = pair->text[0] != NULL && pair->text[1] != NULL;
+    return !both && (ends_with(pair->name, "_low") || ends_with(pair->name, "_high"));
+}
+
 void kvt_pairs_judge(struct kvt_pairs *pairs)
 {
     pairs->different = 0;
     for (int32_t i = 0; i < pairs->count; i++) {
         struct kvt_pair *pair = &pairs->pairs[i];
         const char *a = pair->text[0], *b = pair->text[1];
-        pair->equal = a != NULL && b != NULL && strcmp(a, b) == 0;
+        pair->equal = is_extra(pair) || (a != NULL && b != NULL && strcmp(a, b) == 0);
         pairs->different += !pair->equal;
     }
 }

@@ -37,7 +37,8 @@ enum kvt_status kvt_pairs_add(struct kvt_pairs *pairs, int side, const char *nam
 enum kvt_status kvt_pairs_add_yaml(struct kvt_pairs *pairs, int side, const char *file,
                                    const char *yaml, struct kvt_err *err);
 
-/* Compare when both sides are in. */
+/* Compare when both sides are in. The ends of an interval (name_low, name_high) that one run has
+ * and the other was not asked for make no difference. */
 void kvt_pairs_judge(struct kvt_pairs *pairs);
 
 void kvt_pairs_release(struct kvt_pairs *pairs);

@@ -32,7 +32,7 @@ struct kvt_stored_value {
     char text[128]; /* of a text; cut when longer */
 };
 
-#define KVT_STORED_MAX 512
+#define KVT_STORED_MAX 640 /* each metric and both ends of its interval */
 
 enum kvt_status kvt_run_reader_open(struct kvt_run_reader *reader, const char *path,
                                     struct kvt_err *err);

@@ -108,6 +108,12 @@ static void add_count(struct kvt_summary *s, const char *name, const char *label
     metric_add(s, KVT_METRIC_COUNT, label, "", name)->count = count;
 }
 
+/* The last metric: what the config says. */
+static void mark_given(struct kvt_summary *s)
+{
+    s->metrics[s->metric_count - 1].is_given = true;
+}
+
 static void add_text(struct kvt_summary *s, const char *name, const char *text)
 {
     struct kvt_metric *metric = metric_add(s, KVT_METRIC_TEXT, NULL, "", name);
@@ -165,6 +171,7 @@ static void add_slo(struct kvt_summary *s)
         snprintf(name, sizeof name, "slo_%s_%s_target_ms", key, percentile);
         int32_t first = s->metric_count;
         add_ratio(s, name, NULL, "ms", (double)bound->limit, TICKS_PER_MS);
+        mark_given(s);
         snprintf(name, sizeof name, "slo_%s_%s_ms", key, percentile);
         add_ratio(s, name, NULL, "ms", s->slo_value_ms[i], h->count > 0 ? 1 : 0);
         snprintf(name, sizeof name, "slo_%s_%s_met", key, percentile);
@@ -182,6 +189,7 @@ static void add_cost(struct kvt_summary *s, double duration_s)
     if (r->gpus > 0) {
         double tokens = (double)(s->input_tokens + s->output_tokens);
         add_count(s, "gpus", NULL, r->gpus);
+        mark_given(s);
         add_rate(s, "output_throughput_per_gpu", "Output throughput per GPU (tok/s)", "tok/s",
                  (double)s->output_tokens, duration_s * r->gpus);
         add_rate(s, "total_token_throughput_per_gpu", NULL, "tok/s", tokens, duration_s * r->gpus);
@@ -190,6 +198,7 @@ static void add_cost(struct kvt_summary *s, double duration_s)
         double usd = r->cost_usd_per_h * duration_s / 3600;
         double tokens = (double)(s->input_tokens + s->output_tokens);
         add_ratio(s, "cost_usd_per_h", "Cost (USD/h)", "USD/h", r->cost_usd_per_h, 1);
+        mark_given(s);
         add_ratio(s, "cost_usd_per_mtok", "Cost (USD/Mtok, in and out)", "USD/Mtok", usd,
                   tokens / 1e6);
         add_ratio(s, "cost_usd_per_mtok_output", "Cost (USD/Mtok, output)", "USD/Mtok", usd,
@@ -253,6 +262,7 @@ static void list_metrics(struct kvt_summary *s)
     add_cost(s, duration_s);
     add_truth(s, "interrupted", r->interrupted);
     add_count(s, "seed", NULL, (int64_t)r->seed);
+    mark_given(s);
     add_text(s, "version", KVT_VERSION);
     s->metrics[s->metric_count - 1].describes = true;
     s->metrics[s->metric_count - 2].describes = true;
@@ -275,6 +285,13 @@ enum kvt_status kvt_summary_init(struct kvt_summary *summary, const struct kvt_r
     measure(summary);
     list_metrics(summary);
     return KVT_OK;
+}
+
+void kvt_summary_set_resamples(struct kvt_summary *summary, int32_t count)
+{
+    add_count(summary, "resamples", NULL, count);
+    mark_given(summary);
+    summary->metrics[summary->metric_count - 1].describes = true;
 }
 
 const struct kvt_metric *kvt_summary_find(const struct kvt_summary *summary, const char *name)

@@ -43,6 +43,7 @@ struct kvt_metric {
     bool has_value;
     bool columns_only; /* left out of JSON, which has it in a nested object */
     bool describes;    /* says what was run, not what came of it: /meta has it in HDF5 */
+    bool is_given;     /* follows from the config alone: it has no interval */
     bool has_interval; /* name_low and name_high follow name */
     int64_t count;     /* COUNT; TRUTH: 0 or 1 */
     double real, low, high;
@@ -75,6 +76,9 @@ struct kvt_summary {
  * arena (350 KiB). summary is large (30 KiB): keep it off small stacks. */
 enum kvt_status kvt_summary_init(struct kvt_summary *summary, const struct kvt_result *result,
                                  struct kvt_arena *arena, struct kvt_err *err);
+
+/* Say how many resamples the intervals of the metrics rest on. */
+void kvt_summary_set_resamples(struct kvt_summary *summary, int32_t count);
 
 /* The metric of that name, or NULL. */
 const struct kvt_metric *kvt_summary_find(const struct kvt_summary *summary, const char *name);

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "sim/output/interval.h"
 #include "sim/output/parts.h"
 
 #define WIDTH          66 /* columns of the table */
@@ -31,25 +32,41 @@ static const char *number(double value, char *out, size_t size_bytes)
 
 static void line(FILE *file, const char *label, const char *value)
 {
-    fprintf(file, "%s:%*s\n", label, WIDTH - 1 - (int)strlen(label), value);
+    fprintf(file, "%s:", label);
+    kvt_print_right(file, value, WIDTH - 1 - (int)strlen(label));
+    fputc('\n', file);
+}
+
+/* The value of a metric, with its interval where it has one. */
+static const char *metric_text(const struct kvt_metric *metric, char *out, size_t size_bytes)
+{
+    double value = metric->kind == KVT_METRIC_COUNT ? (double)metric->count : metric->real;
+    if (!metric->has_value)
+        snprintf(out, size_bytes, "-");
+    else if (metric->has_interval && metric->high > metric->low)
+        kvt_interval_print(value, metric->low, metric->high, 0, out, size_bytes);
+    else if (metric->kind == KVT_METRIC_REAL)
+        number(metric->real, out, size_bytes);
+    else
+        kvt_metric_print(metric, out, size_bytes);
+    return out;
 }
 
 static void line_metric(FILE *file, const struct kvt_metric *metric)
 {
-    char value[112], exact[32];
-    if (!metric->has_value)
-        snprintf(value, sizeof value, "-");
-    else if (metric->kind == KVT_METRIC_REAL)
-        number(metric->real, value, sizeof value);
-    else
-        kvt_metric_print(metric, value, sizeof value);
-    if (metric->has_interval && metric->has_value) {
-        char low[32], high[32];
-        snprintf(exact, sizeof exact, "%.31s", value);
-        snprintf(value, sizeof value, "%s (%s to %s)", exact, number(metric->low, low, sizeof low),
-                 number(metric->high, high, sizeof high));
-    }
-    line(file, metric->label, value);
+    char value[160];
+    line(file, metric->label, metric_text(metric, value, sizeof value));
+}
+
+/* The metric of that name; "-" where there is none. */
+static const char *named_text(const struct kvt_summary *s, const char *name, char *out,
+                              size_t size_bytes)
+{
+    const struct kvt_metric *metric = kvt_summary_find(s, name);
+    if (metric != NULL)
+        return metric_text(metric, out, size_bytes);
+    snprintf(out, size_bytes, "-");
+    return out;
 }
 
 static void line_count(FILE *file, const char *label, int64_t count)
@@ -78,13 +95,12 @@ static void head(const struct kvt_summary *s, FILE *file)
 static void requests(const struct kvt_summary *s, FILE *file)
 {
     const int64_t *fates = s->counted.fates;
-    char value[32];
+    char value[160];
     line_count(file, "Completed requests", fates[KVT_FATE_COMPLETED]);
     line_count(file, "Rejected requests", fates[KVT_FATE_REJECTED]);
     line_count(file, "Aborted requests", fates[KVT_FATE_ABORTED]);
     line_count(file, "Still running", fates[KVT_FATE_RUNNING]);
-    double duration_s = (double)s->duration / (double)KVT_TICKS_PER_S;
-    line(file, "Duration (s)", number(duration_s, value, sizeof value));
+    line(file, "Duration (s)", named_text(s, "duration", value, sizeof value));
     line_count(file, "Total input tokens", s->input_tokens);
     line_count(file, "Total output tokens", s->output_tokens);
     for (int32_t i = 0; i < s->metric_count; i++)
@@ -100,12 +116,9 @@ static void latencies(const struct kvt_summary *s, FILE *file)
     for (int32_t l = 0; l < KVT_LATENCY_COUNT; l++) {
         fprintf(file, "%-10s", kvt_latency_labels[l]);
         for (int32_t c = 0; c < 4; c++) {
-            char name[32], value[32] = "-";
+            char name[32], value[160];
             snprintf(name, sizeof name, "%s_%s_ms", columns[c], kvt_latency_keys[l]);
-            const struct kvt_metric *metric = kvt_summary_find(s, name);
-            if (metric != NULL && metric->has_value)
-                number(metric->real, value, sizeof value);
-            fprintf(file, "%14s", value);
+            kvt_print_right(file, named_text(s, name, value, sizeof value), 14);
         }
         fputc('\n', file);
     }
@@ -118,14 +131,15 @@ static void slo(const struct kvt_summary *s, FILE *file)
     rule(file, '-', "SLO");
     for (int32_t i = 0; i < s->result->slo_count; i++) {
         const struct kvt_slo_bound *bound = &s->result->slo[i];
-        char percentile[16], limit[32], want[64], value[32] = "-";
+        char percentile[16], limit[32], want[64], name[48], value[160];
         number((double)bound->limit / (double)KVT_TICKS_PER_MS, limit, sizeof limit);
         kvt_percentile_print(bound->percentile, percentile, sizeof percentile);
         snprintf(want, sizeof want, "%s %s <= %s ms", kvt_latency_labels[bound->latency],
                  percentile, limit);
-        if (s->latencies[bound->latency].count > 0)
-            number(s->slo_value_ms[i], value, sizeof value);
-        fprintf(file, "%-36s%18s ms%9s\n", want, value, s->slo_met[i] ? "met" : "missed");
+        snprintf(name, sizeof name, "slo_%s_%s_ms", kvt_latency_keys[bound->latency], percentile);
+        fprintf(file, "%-36s", want);
+        kvt_print_right(file, named_text(s, name, value, sizeof value), 18);
+        fprintf(file, " ms%9s\n", s->slo_met[i] ? "met" : "missed");
     }
 }
 
@@ -170,5 +184,9 @@ enum kvt_status kvt_summary_text(const struct kvt_summary *summary, FILE *file, 
         line_metric(file, &timings[i]);
     rule(file, '=', "");
     fprintf(file, "seed %" PRIu64 ", digest %016" PRIx64 "\n", r->seed, r->digest);
+    const struct kvt_metric *resamples = kvt_summary_find(summary, "resamples");
+    if (resamples != NULL)
+        fprintf(file, "\xc2\xb1 is half of what 90 %% of %" PRId64 " resamples span\n",
+                resamples->count);
     return KVT_OK;
 }

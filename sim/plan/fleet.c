@@ -3,8 +3,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "sim/plan/price.h"
-
 #define SGLANG_PREFILL_TOKENS  16384 /* max_prefill_tokens: prompts admitted in one step */
 #define GPUS_MAX               INT32_MAX
 #define RESERVED_DECODE_TOKENS 512 /* SGLang's num_reserved_decode_tokens */
@@ -99,8 +97,9 @@ static enum kvt_status role_init(struct kvt_fleet *fleet, struct kvt_arena *aren
                           "want a GPU with known rates, got \"%s\", of which only the memory is "
                           "known: it has a capacity but no speed",
                           r->plan.gpu.name);
-    KVT_TRY(kvt_price_role(config, role, &r->plan, arena, r->replica.max_running,
-                           r->replica.overlap, talk, &r->costs, r->calibration, err));
+    KVT_TRY(kvt_price_init(&r->price, config, role, &r->plan, talk, err));
+    KVT_TRY(kvt_price_freeze(&r->price, &r->plan, arena, r->replica.max_running, r->replica.overlap,
+                             NULL, &r->costs, err));
     r->replica.window = r->costs.window;
     fleet->present[role] = true;
     int64_t gpus = (int64_t)r->plan.memory.gpus_per_replica * config->roles[role].replicas;
@@ -146,5 +145,25 @@ enum kvt_status kvt_fleet_init(struct kvt_fleet *fleet, struct kvt_arena *arena,
     if (!fleet->present[KVT_ROLE_PREFILL] || !fleet->present[KVT_ROLE_DECODE])
         return KVT_OK;
     fleet->link = link_of(config, fleet);
+    return KVT_OK;
+}
+
+void kvt_fleet_release(struct kvt_fleet *fleet)
+{
+    for (int role = 0; role < KVT_ROLE_COUNT; role++)
+        kvt_price_release(&fleet->roles[role].price);
+}
+
+enum kvt_status kvt_fleet_with_errors(struct kvt_fleet *fleet, const struct kvt_fleet *base,
+                                      struct kvt_arena *arena, struct kvt_error_factors *errors,
+                                      struct kvt_err *err)
+{
+    *fleet = *base;
+    for (int role = 0; role < KVT_ROLE_COUNT; role++) {
+        struct kvt_fleet_role *r = &fleet->roles[role];
+        if (fleet->present[role])
+            KVT_TRY(kvt_price_freeze(&r->price, &r->plan, arena, r->replica.max_running,
+                                     r->replica.overlap, errors, &r->costs, err));
+    }
     return KVT_OK;
 }

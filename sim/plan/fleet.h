@@ -12,13 +12,14 @@
 
 #include "sim/cost/costs.h"
 #include "sim/des/engine.h"
+#include "sim/plan/price.h"
 #include "sim/plan/role_memory.h"
 
 struct kvt_fleet_role {
     struct kvt_role_memory plan;
     struct kvt_replica_spec replica;
+    struct kvt_price price; /* what costs were frozen from */
     struct kvt_costs costs;
-    char calibration[64]; /* name, or what was guessed from */
 };
 
 struct kvt_fleet {
@@ -37,9 +38,18 @@ struct kvt_fleet_load {
 };
 
 /* Resolve a config whose domains are all chosen. Tables come from arena; talk gets warnings of the
- * cost model, or is NULL. fleet is large (200 KiB): keep it off small stacks. */
+ * cost model, or is NULL. fleet is large (200 KiB): keep it off small stacks. Release it with
+ * kvt_fleet_release, after a failure too. */
 enum kvt_status kvt_fleet_init(struct kvt_fleet *fleet, struct kvt_arena *arena,
                                const struct kvt_config *config, const struct kvt_fleet_load *load,
                                FILE *talk, struct kvt_err *err);
+void kvt_fleet_release(struct kvt_fleet *fleet);
+
+/* The same fleet with errors in its step times. Pools, schedulers and calibrations are base's,
+ * which must stay; only the tables are new, in arena. Nothing is to be released. Any number of
+ * threads may do this to one base. */
+enum kvt_status kvt_fleet_with_errors(struct kvt_fleet *fleet, const struct kvt_fleet *base,
+                                      struct kvt_arena *arena, struct kvt_error_factors *errors,
+                                      struct kvt_err *err);
 
 #endif

@@ -49,26 +49,40 @@ static void add_host_time(struct kvt_costs *costs)
     costs->host_ticks = 0;
 }
 
-enum kvt_status kvt_price_role(const struct kvt_config *config, enum kvt_role role,
-                               const struct kvt_role_memory *plan, struct kvt_arena *arena,
-                               int32_t batch_max, bool overlap, FILE *talk, struct kvt_costs *costs,
-                               char *calibration_name, struct kvt_err *err)
+enum kvt_status kvt_price_init(struct kvt_price *price, const struct kvt_config *config,
+                               enum kvt_role role, const struct kvt_role_memory *plan, FILE *talk,
+                               struct kvt_err *err)
 {
-    struct kvt_calibration calibration;
-    KVT_TRY(load_calibration(config, role, plan, talk, &calibration, err));
+    price->shape = shape_of(config, role, plan);
+    KVT_TRY(load_calibration(config, role, plan, talk, &price->calibration, err));
     if (talk != NULL && plan->want.draft_tokens > 0)
         fprintf(talk,
                 "kvtwin: warning: %s: draft_tokens takes memory, but steps are run and "
                 "priced without speculative decoding\n",
                 kvt_role_names[role]);
-    snprintf(calibration_name, 64, "%s", calibration.name);
-    struct kvt_step_shape shape = shape_of(config, role, plan);
-    enum kvt_status status = kvt_costs_freeze(costs, arena, &plan->model, &plan->gpu, &calibration,
-                                              &shape, batch_max, overlap, err);
-    kvt_calibration_release(&calibration);
-    if (status == KVT_OK)
-        add_host_time(costs);
-    return status;
+    return KVT_OK;
+}
+
+void kvt_price_release(struct kvt_price *price)
+{
+    kvt_calibration_release(&price->calibration);
+}
+
+enum kvt_status kvt_price_freeze(const struct kvt_price *price, const struct kvt_role_memory *plan,
+                                 struct kvt_arena *arena, int32_t batch_max, bool overlap,
+                                 struct kvt_error_factors *errors, struct kvt_costs *costs,
+                                 struct kvt_err *err)
+{
+    struct kvt_calibration wrong;
+    const struct kvt_calibration *calibration = &price->calibration;
+    if (errors != NULL) {
+        wrong = kvt_calibration_with_errors(calibration, errors);
+        calibration = &wrong;
+    }
+    KVT_TRY(kvt_costs_freeze(costs, arena, &plan->model, &plan->gpu, calibration, &price->shape,
+                             batch_max, overlap, err));
+    add_host_time(costs);
+    return KVT_OK;
 }
 
 enum kvt_status kvt_price_explain(const struct kvt_config *config, enum kvt_role role,

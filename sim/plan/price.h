@@ -11,15 +11,28 @@
 
 #include "sim/base/arena.h"
 #include "sim/cost/costs.h"
+#include "sim/cost/step.h"
 #include "sim/plan/role_memory.h"
 
+/* What the step times of a role rest on. */
+struct kvt_price {
+    struct kvt_calibration calibration; /* owned */
+    struct kvt_step_shape shape;
+};
+
+/* Load the calibration that the config names for this GPU, else the shipped one of the engine. */
+enum kvt_status kvt_price_init(struct kvt_price *price, const struct kvt_config *config,
+                               enum kvt_role role, const struct kvt_role_memory *plan, FILE *talk,
+                               struct kvt_err *err);
+void kvt_price_release(struct kvt_price *price);
+
 /* Freeze the step times of a role for decode batches up to batch_max. The host's time per step is
- * in the table already when the scheduler does not overlap. calibration_name (64 bytes) says which
- * set of laws it rests on. */
-enum kvt_status kvt_price_role(const struct kvt_config *config, enum kvt_role role,
-                               const struct kvt_role_memory *plan, struct kvt_arena *arena,
-                               int32_t batch_max, bool overlap, FILE *talk, struct kvt_costs *costs,
-                               char *calibration_name, struct kvt_err *err);
+ * in the table already when the scheduler does not overlap. errors: of a resample, or NULL; with
+ * them it warns of nothing and any number of threads may freeze one price. */
+enum kvt_status kvt_price_freeze(const struct kvt_price *price, const struct kvt_role_memory *plan,
+                                 struct kvt_arena *arena, int32_t batch_max, bool overlap,
+                                 struct kvt_error_factors *errors, struct kvt_costs *costs,
+                                 struct kvt_err *err);
 
 /* The kernels of one step of a role (kvtwin simulate --explain-step): decodes requests of `context`
  * tokens each, or a prompt chunk of `prompt` tokens. */

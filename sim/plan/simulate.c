@@ -129,21 +129,47 @@ static void name_replicas(struct kvt_simulation *simulation)
     }
 }
 
-static enum kvt_status setup(struct kvt_simulation *simulation,
-                             const struct kvt_simulate_options *options, struct kvt_err *err)
+static enum kvt_status make_fleet(struct kvt_simulation *simulation,
+                                  const struct kvt_simulate_options *options, struct kvt_err *err)
 {
     const struct kvt_trace *trace = &simulation->trace;
     struct kvt_fleet_load load = {
         .requests = trace->count, .hashed = trace->hash_begin != NULL, .named = options->named};
-    simulation->fleet = malloc(sizeof *simulation->fleet);
+    return kvt_fleet_init(simulation->fleet, &simulation->costs_arena, simulation->config, &load,
+                          options->talk, err);
+}
+
+/* A closed loop fills in its arrivals as it goes: each run needs its own. */
+static enum kvt_status lend_trace(struct kvt_simulation *simulation,
+                                  const struct kvt_simulation *base, struct kvt_err *err)
+{
+    simulation->trace = base->trace;
+    if (base->config->workload.kind != KVT_WORKLOAD_CLOSED)
+        return KVT_OK;
+    return kvt_arena_get(&simulation->costs_arena, (size_t)base->trace.count,
+                         sizeof *base->trace.arrival, "arrivals", &simulation->trace.arrival, err);
+}
+
+/* base: NULL, or the run that lends what errors leave as it is. */
+static enum kvt_status setup(struct kvt_simulation *simulation, const struct kvt_simulation *base,
+                             struct kvt_error_factors *errors,
+                             const struct kvt_simulate_options *options, struct kvt_err *err)
+{
+    simulation->fleet = calloc(1, sizeof *simulation->fleet);
     if (simulation->fleet == NULL)
         return kvt_err_set(err, KVT_ENOMEM, "no memory for a fleet");
     /* The tables come first: what they say sizes the rest. */
-    KVT_TRY(kvt_arena_init(&simulation->costs_arena, COSTS_BYTES, err));
-    KVT_TRY(kvt_fleet_init(simulation->fleet, &simulation->costs_arena, simulation->config, &load,
-                           options->talk, err));
+    size_t arrivals = base != NULL ? (size_t)base->trace.count * sizeof(kvt_ticks) : 0;
+    KVT_TRY(kvt_arena_init(&simulation->costs_arena, COSTS_BYTES + arrivals, err));
+    if (base == NULL) {
+        KVT_TRY(make_fleet(simulation, options, err));
+    } else {
+        KVT_TRY(kvt_fleet_with_errors(simulation->fleet, base->fleet, &simulation->costs_arena,
+                                      errors, err));
+        KVT_TRY(lend_trace(simulation, base, err));
+    }
     struct kvt_des_spec spec = spec_of(simulation, options);
-    size_t bytes = kvt_des_bytes(&spec) + (size_t)trace->count * 24 + (1 << 20);
+    size_t bytes = kvt_des_bytes(&spec) + (size_t)simulation->trace.count * 24 + (1 << 20);
     KVT_TRY(kvt_arena_init(&simulation->arena, bytes, err));
     KVT_TRY(kvt_des_init(&simulation->des, &simulation->arena, &spec, err));
     simulation->des.core.log.sink = options->sink;
@@ -185,9 +211,22 @@ enum kvt_status kvt_simulation_init(struct kvt_simulation *simulation,
     enum kvt_status status = read_load(simulation, err);
     double read = kvt_wall_seconds();
     if (status == KVT_OK)
-        status = setup(simulation, options, err);
+        status = setup(simulation, NULL, NULL, options, err);
     simulation->read_s = read - start;
     simulation->setup_s = kvt_wall_seconds() - read;
+    if (status != KVT_OK)
+        kvt_simulation_release(simulation);
+    return status;
+}
+
+enum kvt_status kvt_simulation_init_with_errors(struct kvt_simulation *simulation,
+                                                const struct kvt_simulation *base,
+                                                struct kvt_error_factors *errors,
+                                                const struct kvt_simulate_options *options,
+                                                struct kvt_err *err)
+{
+    *simulation = (struct kvt_simulation){.config = base->config, .lent = true};
+    enum kvt_status status = setup(simulation, base, errors, options, err);
     if (status != KVT_OK)
         kvt_simulation_release(simulation);
     return status;
@@ -304,7 +343,7 @@ static void describe(struct kvt_simulation *simulation)
             plan->memory.gpus_per_replica, plan->gpu.name,
             kvt_weight_dtype_names[plan->model.weights], kvt_kv_dtype_names[plan->memory.kv],
             (long long)fleet->roles[role].replica.pages, (long long)plan->memory.page_tokens,
-            fleet->roles[role].calibration);
+            fleet->roles[role].price.calibration.name);
     }
 }
 
@@ -378,7 +417,11 @@ void kvt_simulation_release(struct kvt_simulation *simulation)
 {
     kvt_arena_release(&simulation->arena);
     kvt_arena_release(&simulation->costs_arena);
-    kvt_trace_release(&simulation->trace);
+    if (!simulation->lent) {
+        kvt_trace_release(&simulation->trace);
+        if (simulation->fleet != NULL)
+            kvt_fleet_release(simulation->fleet);
+    }
     free(simulation->fleet);
     free(simulation->config_text);
     *simulation = (struct kvt_simulation){0};

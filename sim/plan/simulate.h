@@ -43,6 +43,7 @@ struct kvt_simulation {
     int32_t *preemptions, *cached;
     char model_text[160], fleet_text[640];
     char *config_text;
+    bool lent; /* trace and calibrations are those of another simulation */
     bool interrupted;
     double read_s, setup_s, engine_s;
 };
@@ -54,6 +55,15 @@ enum kvt_status kvt_simulation_init(struct kvt_simulation *simulation,
                                     const struct kvt_config *config,
                                     const struct kvt_simulate_options *options,
                                     struct kvt_err *err);
+
+/* The same run with errors in its step times (error_factors.h): trace, pools and calibrations are
+ * lent by base, which was initialised and must stay; nothing of it changes, so that any number of
+ * threads may do this at once, each with errors of its own. Warns of nothing. */
+enum kvt_status kvt_simulation_init_with_errors(struct kvt_simulation *simulation,
+                                                const struct kvt_simulation *base,
+                                                struct kvt_error_factors *errors,
+                                                const struct kvt_simulate_options *options,
+                                                struct kvt_err *err);
 
 /* KVT_EINTR when stopped; KVT_ELIMIT when requests are left that nothing will ever serve. Either
  * way the result may be taken. */
