@@ -30,6 +30,7 @@
     X(attention)        \
     X(metrics)          \
     X(output)           \
+    X(bench_result)     \
     X(compare)          \
     X(resample)         \
     X(reproduce)        \

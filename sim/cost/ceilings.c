@@ -91,7 +91,8 @@ static struct kvt_law from_ceilings(enum kvt_family family, const struct kvt_ben
         launches = law.t0 / SMALL_KERNEL;
     else if (family == KVT_FAMILY_PREFILL_LAYER)
         launches = LAYER_KERNELS;
-    else if (family == KVT_FAMILY_PREFILL_STEP || family == KVT_FAMILY_REQUEST)
+    else if (family == KVT_FAMILY_PREFILL_STEP || family == KVT_FAMILY_REQUEST ||
+             family == KVT_FAMILY_HOST_REQUEST)
         launches = 0.0;
     law = (struct kvt_law){
         .family = family, .kind = KVT_LAW_CONSTANT, .p = 3.0, .t0 = launches * facts->launch};

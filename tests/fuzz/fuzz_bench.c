@@ -1,0 +1,43 @@
+/* Any bytes as the result file of a benchmark client: runs that keep what the header promises, or a
+ * message with the file's name and no memory. */
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/base/assert.h"
+#include "sim/output/bench_result.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
+{
+    static const char head[] = "{\"model_id\":\"m\",\"completed\":2,\"total_input_tokens\":9,"
+                               "\"total_output_tokens\":9,\"request_rate\":Infinity,";
+    struct kvt_bench_file file;
+    struct kvt_err err = {0};
+    size_t ahead = count > 0 && bytes[0] % 2 == 1 ? sizeof head - 1 : 0;
+    char *text = malloc(ahead + count + 1);
+    if (text == NULL)
+        return 0;
+    memcpy(text, head, ahead);
+    memcpy(text + ahead, bytes, count);
+    text[ahead + count] = '\0';
+    if (kvt_bench_file_parse(&file, "fuzz", text, ahead + count, &err) == KVT_OK) {
+        kvt_assert(file.count >= 1);
+        for (int32_t i = 0; i < file.count; i++) {
+            const struct kvt_bench_run *run = &file.runs[i];
+            kvt_assert(run->completed >= 1 && run->rate >= 0.0 && run->concurrency >= 0);
+            kvt_assert(run->input_tokens >= run->completed);
+            for (int32_t k = 0; k < run->detailed; k++) {
+                kvt_assert(run->input[k] >= 1 && run->output[k] >= 1);
+                kvt_assert(run->start == NULL || k == 0 || run->start[k] >= run->start[k - 1]);
+            }
+        }
+        kvt_bench_file_release(&file);
+    } else {
+        kvt_assert(err.count >= 1 && strncmp(err.text, "fuzz", 4) == 0 && file.runs == NULL);
+    }
+    free(text);
+    return 0;
+}
