@@ -34,6 +34,8 @@ WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wundef -Wvla -Wcast-qual
         -Wstrict-prototypes -Wmissing-prototypes -Wdouble-promotion -Wformat=2 -Wswitch-enum \
         -Wwrite-strings -Wpointer-arith
 
+WARN_CXX := -Wall -Wextra -Wshadow -Wundef -Wvla -Wcast-qual -Wformat=2 -Wwrite-strings -Wpointer-arith
+
 MODE_release  := -O2 -g
 MODE_clang    := -O2 -g
 MODE_debug    := -O0 -g3 -DKVT_SLOW_CHECKS
@@ -65,6 +67,20 @@ ISA_avx512   := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vbmi -mavx512
 ISA_amx      := $(ISA_avx512) -mamx-tile -mamx-bf16
 isa           = $(foreach i,avx2 avx512 amx,$(if $(filter %_$(i),$(1)),$(ISA_$(i))))
 
+# The CUDA kernels are compiled where nvcc is found and go into the release build; CUDA=no leaves
+# them out. Only runtime/device_cuda.c is told (KVT_CUDA); the runtime is linked statically, so the
+# program starts without a driver too. sm_90a is for an H100 or H200, later chips take the PTX.
+CUDA       ?= $(if $(filter release,$(MODE)),yes,no)
+NVCC       ?= $(firstword $(wildcard $(shell command -v nvcc 2>/dev/null) /usr/local/cuda/bin/nvcc))
+CUDA_HOME   = $(patsubst %/bin/nvcc,%,$(NVCC))
+CUDA_HERE  := $(if $(filter no,$(CUDA)),,$(NVCC))
+CUDA_FLAGS := -std=c++17 -O3 -lineinfo -I. -Xcompiler -Wall,-Wextra -Xptxas -v \
+              -gencode arch=compute_90a,code=sm_90a -gencode arch=compute_90,code=compute_90
+CUDA_LIBS   = -L$(CUDA_HOME)/lib64 -lcudart_static -lrt -ldl -lpthread -Wl,-Bstatic -lstdc++ -Wl,-Bdynamic
+CUDA_CPP    = $(if $(CUDA_HERE),$(if $(filter runtime/device_cuda kernels/cuda/%,$(1)),-DKVT_CUDA=1 -isystem $(CUDA_HOME)/include))
+EMULATE    := g++ -std=c++17 -O1 -g $(WARN_CXX) $(WERROR) -ffp-contract=off -fsanitize=address,undefined \
+              -fno-sanitize-recover=all -I.
+
 ALL_CPPFLAGS = -I. -D_POSIX_C_SOURCE=200809L -DKVT_VERSION='"$(VERSION)"' $(PKG_CFLAGS) $(CPPFLAGS)
 ALL_CFLAGS   = -std=c11 $(WARN) $(WERROR) -ffp-contract=off $(OPENMP) $(MODE_$(MODE)) $(CFLAGS)
 ALL_LDFLAGS  = $(LTO) $(OPENMP) $(filter -fsanitize=% --coverage,$(MODE_$(MODE))) $(LDFLAGS)
@@ -72,23 +88,32 @@ ALL_LDFLAGS  = $(LTO) $(OPENMP) $(filter -fsanitize=% --coverage,$(MODE_$(MODE))
 # start. The static one does not; where it is missing the shared one serves.
 HDF5_A       = $(firstword $(wildcard $(patsubst -L%,%/libhdf5.a,$(filter -L%,$(PKG_LIBS)))))
 LIBS         = $(if $(HDF5_A),$(filter-out -lhdf5,$(PKG_LIBS)) $(HDF5_A) -lsz -lz -ldl,$(PKG_LIBS)) \
-               -lcsv -lm
+               -lcsv -lm $(if $(CUDA_HERE),$(CUDA_LIBS))
 
 # ---- lists ----
 SIM_DIRS  := base config model cost serve fault des trace metrics output plan
 SIM_SRC   := $(foreach d,$(SIM_DIRS),$(wildcard sim/$(d)/*.c))
 REAL_DIRS := kernels kernels/cpu runtime
 REAL_SRC  := $(foreach d,$(REAL_DIRS),$(wildcard $(d)/*.c))
+CUDA_SRC  := $(wildcard kernels/cuda/*.cu kernels/cuda/*.c)
+CUDA_OBJ  := $(patsubst %.c,$(B)/%.o,$(patsubst %.cu,$(B)/%.cu.o,$(CUDA_SRC)))
 CLI_SRC   := $(wildcard cli/*.c)
 BENCH_SRC := $(wildcard tests/bench_*.c)
 FUZZERS   := $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/*.c))
 TEST_SRC  := $(filter-out $(BENCH_SRC) tests/digests.c,$(wildcard tests/*.c))
 HEADERS   := $(foreach d,$(SIM_DIRS:%=sim/%) $(REAL_DIRS) cli tests,$(wildcard $(d)/*.h))
 LIB_OBJ   := $(patsubst %.c,$(B)/%.o,$(SIM_SRC) $(REAL_SRC) $(filter-out cli/main.c,$(CLI_SRC)))
+ifneq ($(CUDA_HERE),)
+LIB_OBJ   += $(CUDA_OBJ)
+endif
 TEST_OBJ  := $(TEST_SRC:%.c=$(B)/%.o)
 BENCHES   := $(BENCH_SRC:%.c=$(B)/%)
 ALONE     := $(HEADERS:%=$(B)/%.ok)
-DEPS      := $(LIB_OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(BENCHES:=.d) $(ALONE:.ok=.d) $(B)/cli/main.d
+CUDA_CHECK := $(filter-out tests/cuda/emula%,$(wildcard tests/cuda/*.cc tests/cuda/*.cu))
+EMULATED  := $(patsubst %,build/emulate/%.o,$(notdir $(filter-out tests/cuda/on_device.cc,\
+             $(wildcard kernels/cuda/*.cu tests/cuda/*.cc tests/cuda/*.cu))))
+REFERENCE := $(patsubst %,build/emulate/%.o,$(wildcard kernels/*.c) sim/base/status.c sim/base/assert.c)
+DEPS      := $(EMULATED:.o=.d) $(REFERENCE:.o=.d) $(LIB_OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(BENCHES:=.d) $(ALONE:.ok=.d) $(B)/cli/main.d
 
 Q   := $(if $(filter 1,$(V)),,@)
 say  = @printf '  %-5s %s\n' $(1) '$@'
@@ -111,7 +136,7 @@ test: $(B)/kvtwin $(B)/check ## the quick tests, under a minute
 	$(Q)tests/cli.sh $(B)/kvtwin
 	$(Q)tests/traces.sh $(B)/kvtwin
 
-check: bootstrap-check $(if $(filter release,$(MODE)),all twins mutants) $(B)/kvtwin $(B)/check alone ## all tests, twins, lint
+check: bootstrap-check $(if $(filter release,$(MODE)),all twins mutants cuda cuda-emulated) $(B)/kvtwin $(B)/check alone ## all tests, twins, lint
 	$(Q)$(B)/check --slow
 	$(Q)tests/cli.sh $(B)/kvtwin
 	$(Q)tests/traces.sh $(B)/kvtwin
@@ -132,6 +157,12 @@ mutants: twins ## bugs planted in the jump logic: random worlds must tell each
 # In a mode without link-time optimisation: 32 links are most of the work.
 mutants-here: $(B)/digests
 	$(Q)tests/mutants.sh $(B) '$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(ALL_LDFLAGS)' '$(LIBS)'
+
+cuda: $(if $(CUDA_HERE),all $(CUDA_OBJ) build/cuda-check) ## compile the CUDA kernels; registers, spills and instructions as meant
+	$(Q)scripts/cuda.sh '$(CUDA_HERE)' $(filter %.cu.o,$(CUDA_OBJ))
+
+cuda-emulated: build/emulate/check $(if $(CUDA_HERE),build/cuda-check) ## the CUDA kernels on the host, under sanitizers, with mutants
+	$(Q)tests/cuda.sh build/emulate '$(EMULATE)'
 
 bench: all $(BENCHES) ## speed: machine, commit, command, figures
 	@scripts/bench.sh build/kvtwin $(BENCHES)
@@ -190,15 +221,64 @@ $(B)/tests/bench_%: $(B)/tests/bench_%.o $(B)/libkvtwin.a
 	$(call say,LINK)
 	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
 
-$(B)/libkvtwin.a: $(LIB_OBJ)
+$(B)/libkvtwin.a: $(LIB_OBJ) $(B)/cuda.$(if $(CUDA_HERE),yes,no)
 	$(call say,AR)
 	@rm -f $@
-	$(Q)$(AR) rcs $@ $^
+	$(Q)$(AR) rcs $@ $(filter %.o,$^)
+
+# Which of the two was built last.
+$(B)/cuda.yes $(B)/cuda.no:
+	@mkdir -p $(@D)
+	@rm -f $(B)/cuda.yes $(B)/cuda.no && touch $@
+
+$(B)/runtime/device_cuda.o: $(B)/cuda.$(if $(CUDA_HERE),yes,no)
+
+$(B)/%.cu.o: %.cu Makefile | bootstrap
+	@mkdir -p $(@D)
+	$(call say,NVCC)
+	$(Q)$(NVCC) $(CUDA_FLAGS) $(if $(WERROR),-Werror all-warnings) -MMD -MP -MF $(@:.o=.d) -c -o $@ $< >$(@:.o=.log) 2>&1 || \
+	    { cat $(@:.o=.log) >&2; rm -f $@; exit 1; }
+
+# The device's tests: the sources of the emulated ones, on a GPU.
+build/cuda-check: $(CUDA_CHECK:%=$(B)/%.o) $(B)/libkvtwin.a
+	$(call say,LINK)
+	$(Q)g++ $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
+
+$(B)/tests/cuda/%.cc.o: tests/cuda/%.cc Makefile | bootstrap-check
+	@mkdir -p $(@D)
+	$(call say,CXX)
+	$(Q)g++ -std=c++17 -O1 -g $(WARN_CXX) $(WERROR) -ffp-contract=off -I. -MMD -MP -c -o $@ $<
+
+build/emulate/check: $(EMULATED) build/emulate/reference.a
+	$(call say,LINK)
+	$(Q)$(EMULATE) -o $@ $^ -lm
+
+build/emulate/reference.a: $(REFERENCE)
+	@rm -f $@
+	$(Q)ar rcs $@ $^
+
+build/emulate/%.c.o: %.c Makefile | bootstrap-check
+	@mkdir -p $(@D)
+	$(call say,CC)
+	$(Q)gcc -std=c11 -O1 -g -D_POSIX_C_SOURCE=200809L -I. -ffp-contract=off -fsanitize=address,undefined \
+	    -fno-sanitize-recover=all -MMD -MP -c -o $@ $<
+
+vpath %.cu kernels/cuda tests/cuda
+vpath %.cc tests/cuda
+build/emulate/%.cu.o: %.cu Makefile | bootstrap-check
+	@mkdir -p $(@D)
+	$(call say,CXX)
+	$(Q)$(EMULATE) -MMD -MP -x c++ -c -o $@ $<
+
+build/emulate/%.cc.o: %.cc Makefile | bootstrap-check
+	@mkdir -p $(@D)
+	$(call say,CXX)
+	$(Q)$(EMULATE) -MMD -MP -c -o $@ $<
 
 $(B)/%.o: %.c Makefile | bootstrap
 	@mkdir -p $(@D)
 	$(call say,CC)
-	$(Q)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(if $(filter $(HOT),$*.o),$(LTO)) $(call isa,$*) -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(if $(filter $(HOT),$*.o),$(LTO)) $(call isa,$*) $(call CUDA_CPP,$*) -MMD -MP -c -o $@ $<
 
 build/fuzz/%: tests/fuzz/%.c $(SIM_SRC) $(HEADERS) Makefile | bootstrap-check
 	@mkdir -p $(@D)
@@ -213,6 +293,6 @@ $(B)/%.h.ok: %.h Makefile | bootstrap
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all bootstrap bootstrap-check demo test check twins mutants mutants-here bench fuzz coverage lint alone docs \
+.PHONY: all bootstrap bootstrap-check demo test check twins mutants mutants-here bench fuzz coverage lint alone docs cuda cuda-emulated \
         install uninstall clean help
 -include $(wildcard $(DEPS))

@@ -44,6 +44,7 @@ build)
 check)
     need groff-base program groff
     need clang program clang
+    need g++ program g++
     need libomp-dev clang_header omp.h
     ;;
 *)

@@ -19,7 +19,7 @@ metrics  base
 output   base metrics
 plan     base config model cost serve fault des trace metrics output
 '
-sources=$(git ls-files --cached --others --exclude-standard -- 'sim/*.[ch]' 'kernels/*.[ch]' 'runtime/*.[ch]' 'cli/*.[ch]' 'tests/*.[ch]')
+sources=$(git ls-files --cached --others --exclude-standard -- 'sim/*.[ch]' 'kernels/*.[ch]' 'runtime/*.[ch]' 'cli/*.[ch]' 'tests/*.[ch]' 'kernels/cuda/*.cu*' 'tests/cuda/*.c[cu]')
 failures=$(mktemp)
 trap 'rm -f "$failures"' EXIT
 
@@ -42,7 +42,7 @@ echo "$may_include" | while read -r folder others; do
         esac
     done
 done >>"$failures"
-for file in $(git ls-files --cached --others --exclude-standard -- 'kernels/*.[ch]' 'runtime/*.[ch]'); do
+for file in $(git ls-files --cached --others --exclude-standard -- 'kernels/*.[ch]' 'kernels/cuda/*.cu*' 'runtime/*.[ch]'); do
     case $file in
     kernels/*) may='"kernels/|"sim/base/' ;;
     *) may='"(runtime|kernels|sim)/' ;;
