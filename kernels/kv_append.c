@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim/base/assert.h"
+#include "kernels/kv_write.h"
 
 /* ---- reference ---- */
 
@@ -17,7 +17,7 @@ static bool is_finite(kvt_bf16 x)
 }
 
 /* All three return whether the source holds NaN or infinity. */
-static bool copy_bf16(const kvt_bf16 *source, int32_t count, uint8_t *target)
+static bool write_copy(const kvt_bf16 *source, int32_t count, uint8_t *target)
 {
     bool poisoned = false;
     for (int32_t i = 0; i < count; i++)
@@ -26,7 +26,7 @@ static bool copy_bf16(const kvt_bf16 *source, int32_t count, uint8_t *target)
     return poisoned;
 }
 
-static bool quantise(const kvt_bf16 *source, int32_t count, float scale, uint8_t *codes)
+static bool write_codes(const kvt_bf16 *source, int32_t count, float scale, uint8_t *codes)
 {
     bool poisoned = false;
     for (int32_t i = 0; i < count; i++) {
@@ -38,7 +38,7 @@ static bool quantise(const kvt_bf16 *source, int32_t count, float scale, uint8_t
     return poisoned;
 }
 
-static bool quantise_group(const kvt_bf16 *source, int32_t count, uint8_t *codes, uint8_t *scale_at)
+static bool write_group(const kvt_bf16 *source, int32_t count, uint8_t *codes, uint8_t *scale_at)
 {
     float amax = 0;
     for (int32_t i = 0; i < count; i++)
@@ -46,92 +46,42 @@ static bool quantise_group(const kvt_bf16 *source, int32_t count, uint8_t *codes
             amax = fabsf(kvt_bf16_to_float(source[i]));
     float scale = kvt_fp8_scale(amax);
     memcpy(scale_at, &scale, sizeof scale);
-    return quantise(source, count, scale, codes);
+    return write_codes(source, count, scale, codes);
 }
 
-/* stride: elements from one head to the next in key and value. */
-static bool write_gqa(const struct kvt_page_layout *layout, uint8_t *page, int32_t position,
-                      const kvt_bf16 *key, const kvt_bf16 *value, int64_t stride)
-{
-    bool poisoned = false;
-    for (int32_t head = 0; head < layout->kv_heads; head++) {
-        int64_t row = (int64_t)head * layout->page_tokens + position;
-        uint8_t *k = page + row * layout->token_bytes, *v = k + layout->value_offset;
-        if (layout->format == KVT_PAGE_GQA_BF16) {
-            poisoned |= copy_bf16(key + head * stride, layout->head_dim, k);
-            poisoned |= copy_bf16(value + head * stride, layout->head_dim, v);
-        } else {
-            poisoned |= quantise_group(key + head * stride, layout->head_dim, k,
-                                       page + layout->key_scale_offset + 4 * row);
-            poisoned |= quantise_group(value + head * stride, layout->head_dim, v,
-                                       page + layout->value_scale_offset + 4 * row);
-        }
-    }
-    return poisoned;
-}
-
-static bool write_mla(const struct kvt_page_layout *layout, uint8_t *page, int32_t position,
-                      const kvt_bf16 *key, float plain_scale)
-{
-    uint8_t *token = page + (int64_t)position * layout->token_bytes;
-    if (layout->format == KVT_PAGE_MLA_BF16)
-        return copy_bf16(key, KVT_MLA_DIM, token);
-    if (layout->format == KVT_PAGE_MLA_PLAIN)
-        return quantise(key, KVT_MLA_DIM, plain_scale, token);
-    bool poisoned = false;
-    uint8_t *scales = token + KVT_MLA_LATENT;
-    for (int32_t g = 0; g < KVT_MLA_GROUPS; g++)
-        poisoned |= quantise_group(key + g * KVT_MLA_SCALE_GROUP, KVT_MLA_SCALE_GROUP,
-                                   token + g * KVT_MLA_SCALE_GROUP, scales + 4 * g);
-    return poisoned | copy_bf16(key + KVT_MLA_LATENT, KVT_MLA_ROPE, scales + 4 * KVT_MLA_GROUPS);
-}
+static const struct kvt_write plain = {write_copy, write_codes, write_group};
 
 void kvt_ref_kv_append(const struct kvt_kv_append *append)
 {
-    const struct kvt_page_layout *layout = append->layout;
-    bool mla = kvt_page_format_is_mla((enum kvt_page_format)layout->format);
-    int64_t stride = layout->head_dim, token = stride * layout->kv_heads;
-    for (int32_t i = 0; i < append->tokens; i++) {
-        if (append->slot[i] < 0)
-            continue;
-        int32_t position = (int32_t)(append->slot[i] % layout->page_tokens);
-        uint8_t *page = append->pool + append->slot[i] / layout->page_tokens * layout->page_bytes;
-        bool poisoned =
-            mla ? write_mla(layout, page, position, append->key + i * token, append->plain_scale)
-                : write_gqa(layout, page, position, append->key + i * token,
-                            append->value + i * token, stride);
-        if (poisoned && append->poisoned != NULL)
-            ++*append->poisoned;
-    }
-    for (int32_t i = 0; i < append->tokens && append->stamp != NULL; i++)
-        if (append->slot[i] >= 0)
-            kvt_page_stamp(layout, append->pool, append->tags,
-                           append->slot[i] / layout->page_tokens, append->stamp[i]);
-}
-
-static const kvt_bf16 *as_bf16(const uint8_t *bytes)
-{
-    return (const kvt_bf16 *)(const void *)bytes;
+    int32_t poisoned = kvt_write_tokens(&plain, append, 0, append->tokens);
+    if (append->poisoned != NULL)
+        *append->poisoned += poisoned;
+    kvt_kv_append_stamp(append);
 }
 
 void kvt_ref_kv_convert(const struct kvt_kv_convert *convert)
 {
-    const struct kvt_page_layout *from = convert->from, *to = convert->to;
-    for (int32_t i = 0; i < convert->pages; i++) {
-        const uint8_t *source = convert->source + convert->source_page[i] * from->page_bytes;
-        uint8_t *target = convert->target + convert->target_page[i] * to->page_bytes;
-        for (int32_t t = 0; t < convert->tokens[i]; t++) {
-            const kvt_bf16 *key = as_bf16(source + (int64_t)t * from->token_bytes);
-            if (kvt_page_format_is_mla((enum kvt_page_format)to->format))
-                write_mla(to, target, t, key, convert->plain_scale);
-            else
-                write_gqa(to, target, t, key, key + from->value_offset / 2,
-                          (int64_t)from->page_tokens * from->head_dim);
-        }
-        if (convert->stamp != NULL && convert->tokens[i] > 0)
-            kvt_page_stamp(to, convert->target, convert->tags, convert->target_page[i],
+    for (int32_t i = 0; i < convert->pages; i++)
+        kvt_write_page(&plain, convert, i);
+    kvt_kv_convert_stamp(convert);
+}
+
+/* ---- stamps ---- */
+
+void kvt_kv_append_stamp(const struct kvt_kv_append *append)
+{
+    for (int32_t i = 0; i < append->tokens && append->stamp != NULL; i++)
+        if (append->slot[i] >= 0)
+            kvt_page_stamp(append->layout, append->pool, append->tags,
+                           append->slot[i] / append->layout->page_tokens, append->stamp[i]);
+}
+
+void kvt_kv_convert_stamp(const struct kvt_kv_convert *convert)
+{
+    for (int32_t i = 0; i < convert->pages && convert->stamp != NULL; i++)
+        if (convert->tokens[i] > 0)
+            kvt_page_stamp(convert->to, convert->target, convert->tags, convert->target_page[i],
                            convert->stamp[i]);
-    }
 }
 
 /* ---- check ---- */

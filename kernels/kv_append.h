@@ -68,6 +68,10 @@ struct kvt_kv_convert {
 enum kvt_status kvt_kv_append_check(const struct kvt_kv_append *append, struct kvt_err *err);
 enum kvt_status kvt_kv_convert_check(const struct kvt_kv_convert *convert, struct kvt_err *err);
 
+/* The stamps of a call, after all of its bytes: the last step of append and convert on the CPU. */
+void kvt_kv_append_stamp(const struct kvt_kv_append *append);
+void kvt_kv_convert_stamp(const struct kvt_kv_convert *convert);
+
 void kvt_ref_kv_append(const struct kvt_kv_append *append);
 void kvt_ref_kv_convert(const struct kvt_kv_convert *convert);
 void kvt_cpu_kv_append(const struct kvt_kv_append *append);
