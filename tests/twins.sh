@@ -4,8 +4,8 @@
 #   twins.sh KVTWIN...     each is run on every config below; the first one is the reference
 #
 # Configs are those in configs/examples/ that simulate takes as they are, and tests/twins/*.yaml
-# (ties, memory pressure). Compared are the JSON result, with its digest, and the HDF5 file. A program
-# with `digests` beside it runs 60 random worlds as well.
+# (ties, memory pressure). Compared are the JSON result, with its digest, and the HDF5 file; for one
+# config with its intervals too. A program with `digests` beside it runs 60 random worlds as well.
 set -u
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -61,6 +61,17 @@ for config in configs/examples/quickstart.yaml configs/examples/azure-conv.yaml 
         failed=$((failed + 1))
     fi
 done
+
+# Resamples: threads of their own, and logarithms and exponentials that no run without them needs.
+config=configs/examples/quickstart.yaml
+options="--resamples 6"
+"$reference" simulate $config -q --format json -o "$work/want.h5" $options >"$work/want.json" ||
+    failed=$((failed + 1))
+for kvtwin in "$@"; do
+    twin "$kvtwin with resamples" "$kvtwin"
+done
+twin "resamples by one thread" env OMP_NUM_THREADS=1 "$reference"
+twin "resamples by five threads" env OMP_NUM_THREADS=5 "$reference"
 
 # Random worlds (tests/digests.c): a line of digests each, alike from every build, and from one build
 # twice; macro-steps, exact steps and a log are compared by the program itself.
