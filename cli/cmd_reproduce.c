@@ -12,7 +12,8 @@
 static const struct kvt_cli_option options[] = {
     {"capacity", "FILE", "a table of start-up logs (form of truth/capacity.csv)"},
     {"serving", "FILE", "a table of benchmarks (form of truth/serving.csv)"},
-    {"resamples", "N", "runs with other errors of the step times behind each low and high; 24"},
+    {"resamples", "N",
+     "runs with other errors of the step times behind each low and high; 24, with --serving 0"},
     {"guess", NULL, "with --serving: price GPUs without a calibration by their data sheet"},
     {"row", "ID", "with --serving: print the config that this row makes, and run nothing"},
     {NULL, NULL, NULL},
@@ -27,9 +28,9 @@ static enum kvt_status check(const struct kvt_cli *cli, struct kvt_err *err)
     if ((capacity || serving) && cli->operand_count > 0)
         return kvt_err_set(err, KVT_EUSAGE, "--%s takes no NAME beside it",
                            capacity ? "capacity" : "serving");
-    if ((capacity || serving) && kvt_cli_get(cli, "resamples") != NULL)
-        return kvt_err_set(err, KVT_EUSAGE, "--resamples is for published results: --%s has none",
-                           capacity ? "capacity" : "serving");
+    if (capacity && kvt_cli_get(cli, "resamples") != NULL)
+        return kvt_err_set(err, KVT_EUSAGE,
+                           "--resamples is for what runs: --capacity runs nothing");
     if (!serving && (kvt_cli_get(cli, "row") != NULL || kvt_cli_get(cli, "guess") != NULL))
         return kvt_err_set(err, KVT_EUSAGE, "--row and --guess want --serving FILE");
     return KVT_OK;
@@ -51,14 +52,15 @@ static enum kvt_status run(const struct kvt_cli *cli, struct kvt_err *err)
     bool guess = kvt_cli_get(cli, "guess") != NULL;
     enum kvt_status status;
     int64_t resamples;
-    KVT_TRY(kvt_cli_get_int(cli, "resamples", 0, KVT_RESAMPLES_MAX, RESAMPLES, &resamples, err));
+    KVT_TRY(kvt_cli_get_int(cli, "resamples", 0, KVT_RESAMPLES_MAX, serving != NULL ? 0 : RESAMPLES,
+                            &resamples, err));
     KVT_TRY(check(cli, err));
     if (kvt_cli_get(cli, "row") != NULL)
         return print_row(serving, kvt_cli_get(cli, "row"), guess, err);
     if (capacity != NULL)
         status = kvt_reproduce_capacity(capacity, &list, err);
     else if (serving != NULL)
-        status = kvt_reproduce_servers(serving, guess, &list, err);
+        status = kvt_reproduce_servers(serving, guess, (int32_t)resamples, &list, err);
     else
         status = kvt_reproduce_published(cli->operand_count > 0 ? cli->operands[0] : NULL,
                                          (int32_t)resamples, &list, err);

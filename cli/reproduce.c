@@ -57,6 +57,7 @@ struct metric {
     char name[64];
     int32_t supported, compared;
     double median, p90;
+    int32_t with, inside; /* rows with an interval; of these, with the observed value inside */
 };
 
 static bool of_metric(const struct kvt_reproduced *row, const char *name, double *value)
@@ -71,6 +72,14 @@ static bool of_metric(const struct kvt_reproduced *row, const char *name, double
     return row->supported && strcmp(row->metric, name) == 0;
 }
 
+static void count_inside(const struct kvt_reproduced *row, struct metric *metric)
+{
+    if (isnan(row->low) || !(row->observed > 0))
+        return;
+    metric->with++;
+    metric->inside += row->low <= row->observed && (row->observed <= row->high || row->below);
+}
+
 static void summarise(const struct kvt_reproduced_list *list, double scratch[],
                       struct metric *metric)
 {
@@ -79,6 +88,7 @@ static void summarise(const struct kvt_reproduced_list *list, double scratch[],
         if (!of_metric(&list->rows[i], metric->name, &value))
             continue;
         metric->supported++;
+        count_inside(&list->rows[i], metric);
         if (!isnan(value))
             scratch[metric->compared++] = fabs(value);
     }
@@ -111,6 +121,11 @@ static int32_t list_metrics(const struct kvt_reproduced_list *list, struct metri
         if (list->rows[i].group[0] != '\0')
             add_metric(metrics, &count, "pool_error_of_memory_", list->rows[i].group);
     return count;
+}
+
+static double share_inside(const struct metric *metric)
+{
+    return metric->with > 0 ? (double)metric->inside / metric->with : (double)NAN;
 }
 
 static json_t *number(double value)
@@ -153,6 +168,8 @@ static enum kvt_status print_json(const struct kvt_reproduced_list *list, bool p
         json_object_set_new(one, "compared_rows", json_integer(metrics[m].compared));
         json_object_set_new(one, "median_abs_error", number(metrics[m].median));
         json_object_set_new(one, "p90_abs_error", number(metrics[m].p90));
+        if (metrics[m].with > 0)
+            json_object_set_new(one, "inside_interval", number(share_inside(&metrics[m])));
         json_object_set_new(by_metric, metrics[m].name, one);
     }
     json_object_set_new(root, "rows", rows);
@@ -248,11 +265,17 @@ static void print_text(const struct kvt_reproduced_list *list, bool published,
         print_percent(row->pool_error, 9);
         puts(strcmp(row->kind, "fitted") == 0 ? " fitted" : "");
     }
-    printf("\n%-42s %9s %9s %9s %9s\n", "metric", "supported", "compared", "median", "p90");
+    bool inside = false;
+    for (int32_t m = 0; m < metric_count; m++)
+        inside = inside || metrics[m].with > 0;
+    printf("\n%-42s %9s %9s %9s %9s%s\n", "metric", "supported", "compared", "median", "p90",
+           inside ? "    inside" : "");
     for (int32_t m = 0; m < metric_count; m++) {
         printf("%-42s %9d %9d", metrics[m].name, metrics[m].supported, metrics[m].compared);
         print_percent(metrics[m].median, 9);
         print_percent(metrics[m].p90, 9);
+        if (metrics[m].with > 0)
+            printf(" %5d/%d", metrics[m].inside, metrics[m].with);
         putchar('\n');
     }
 }

@@ -18,6 +18,7 @@ struct kvt_reproduced {
     char metric[48];
     double observed, predicted; /* NaN: not there */
     double low, high;           /* interval of the prediction; NaN: none */
+    bool below;                 /* what was observed is a bound from above */
     double pool_error;          /* of device memory, of capacity rows; NaN elsewhere */
     char kind[16];              /* "fitted" or "predicted" */
     bool supported;
@@ -51,8 +52,8 @@ enum kvt_status kvt_reproduce_capacity(const char *path, struct kvt_reproduced_l
                                        struct kvt_err *err);
 
 /* Add the rows of a benchmark table (form of truth/serving.csv). guess: rows on GPUs without a
- * shipped calibration are priced by the data sheet. */
-enum kvt_status kvt_reproduce_servers(const char *path, bool guess,
+ * shipped calibration are priced by the data sheet. resamples: behind each interval; 0: none. */
+enum kvt_status kvt_reproduce_servers(const char *path, bool guess, int32_t resamples,
                                       struct kvt_reproduced_list *list, struct kvt_err *err);
 
 /* The config that a row of such a table makes, as YAML in *text (malloc'ed). */

@@ -115,6 +115,7 @@ static enum kvt_status add_row(const struct kvt_config *config, const char *name
     snprintf(row->metric, sizeof row->metric, "%s", result->metric);
     snprintf(row->kind, sizeof row->kind, "%s", result->is_fitted ? "fitted" : "predicted");
     row->observed = result->value;
+    row->below = result->kind == KVT_RESULT_BELOW;
     if (metric_index(result->metric) >= 0)
         return add_capacity(config, result, row, err);
     return kvt_reproduce_serving(config, result, resamples, row, err);

@@ -14,35 +14,61 @@
 #include "cli/reproduce.h"
 #include "cli/server_load.h"
 #include "sim/config/config.h"
-#include "sim/output/summary.h"
-#include "sim/plan/simulate.h"
+#include "sim/plan/resample.h"
 
 enum { OUT_TOK_S, TPOT_MS, TTFT_MS, METRICS };
 static const char *const metric_names[METRICS] = {"out_tok_s", "tpot_ms", "ttft_ms"};
 
 #define SUMMARY_BYTES ((size_t)1 << 20)
+#define ERROR_SEED    1 /* of the laws' errors in all rows */
 
 /* One table row on its way to three result rows. */
 struct outcome {
     bool supported;
-    double predicted[METRICS];
+    double predicted[METRICS], low[METRICS], high[METRICS]; /* NaN: no interval */
     char reason[160];
     enum kvt_status status; /* what ends the command: memory, a broken calibration file */
     struct kvt_err err;
 };
 
-static double metric_of(const struct kvt_summary *summary, const char *statistic, const char *name)
+/* A run with its seed's share of what a row predicts; sums over the seeds. */
+struct sums {
+    double point[METRICS];
+    int32_t count;              /* resamples */
+    double *resampled[METRICS]; /* owned; [count] */
+    char names[METRICS][64];    /* in a summary */
+};
+
+static double metric_of(const struct kvt_summary *summary, const char *name)
 {
-    char whole[64];
-    snprintf(whole, sizeof whole, "%s%s%s", statistic, statistic[0] != '\0' ? "_" : "", name);
-    const struct kvt_metric *found = kvt_summary_find(summary, whole);
+    const struct kvt_metric *found = kvt_summary_find(summary, name);
     if (found == NULL || !found->has_value)
         return (double)NAN;
     return found->kind == KVT_METRIC_COUNT ? (double)found->count : found->real;
 }
 
-static enum kvt_status run_once(const struct kvt_config *config, const char *statistic,
-                                double metrics[METRICS], struct kvt_err *err)
+/* Resample r errs alike with every seed: the load changes, the hardware does not. */
+static enum kvt_status add_resamples(const struct kvt_simulation *simulation,
+                                     const struct kvt_summary *summary, struct sums *sums,
+                                     struct kvt_err *err)
+{
+    struct kvt_resamples resamples;
+    struct kvt_resample_options how = {
+        .count = sums->count, .seed = ERROR_SEED, .stop = &kvt_cli_interrupted};
+    if (sums->count == 0)
+        return KVT_OK;
+    enum kvt_status status = kvt_resample(&resamples, simulation, summary, &how, err);
+    for (int m = 0; m < METRICS && status == KVT_OK; m++) {
+        const double *values = kvt_resamples_values(&resamples, sums->names[m]);
+        for (int32_t r = 0; r < sums->count; r++)
+            sums->resampled[m][r] += values != NULL ? values[r] : (double)NAN;
+    }
+    kvt_resamples_release(&resamples);
+    return status;
+}
+
+static enum kvt_status run_once(const struct kvt_config *config, struct sums *sums,
+                                struct kvt_err *err)
 {
     struct kvt_simulation *simulation = calloc(1, sizeof *simulation);
     struct kvt_summary *summary = calloc(1, sizeof *summary);
@@ -62,11 +88,10 @@ static enum kvt_status run_once(const struct kvt_config *config, const char *sta
             status = kvt_simulation_result(simulation, &result, err);
         if (status == KVT_OK)
             status = kvt_summary_init(summary, &result, &arena, err);
-        if (status == KVT_OK) {
-            metrics[OUT_TOK_S] = metric_of(summary, "", "output_throughput");
-            metrics[TPOT_MS] = metric_of(summary, statistic, "tpot_ms");
-            metrics[TTFT_MS] = metric_of(summary, statistic, "ttft_ms");
-        }
+        for (int m = 0; m < METRICS && status == KVT_OK; m++)
+            sums->point[m] += metric_of(summary, sums->names[m]);
+        if (status == KVT_OK)
+            status = add_resamples(simulation, summary, sums, err);
         kvt_simulation_release(simulation);
     }
     kvt_arena_release(&arena);
@@ -75,21 +100,44 @@ static enum kvt_status run_once(const struct kvt_config *config, const char *sta
     return status;
 }
 
-/* The mean of every metric over the seeds of the row. */
-static enum kvt_status run_seeds(struct kvt_config *config, const struct kvt_server_load *load,
-                                 double predicted[METRICS], struct kvt_err *err)
+static enum kvt_status sums_init(struct sums *sums, const char *statistic, int32_t resamples,
+                                 struct kvt_err *err)
 {
-    int32_t seeds = kvt_server_load_seeds(load);
-    for (int m = 0; m < METRICS; m++)
-        predicted[m] = 0;
-    for (int32_t seed = 1; seed <= seeds; seed++) {
-        double one[METRICS];
-        config->run.seed = (uint64_t)seed;
-        KVT_TRY(run_once(config, load->statistic, one, err));
-        for (int m = 0; m < METRICS; m++)
-            predicted[m] += one[m] / seeds;
+    *sums = (struct sums){.count = resamples};
+    snprintf(sums->names[OUT_TOK_S], sizeof sums->names[0], "output_throughput");
+    snprintf(sums->names[TPOT_MS], sizeof sums->names[0], "%.32s_tpot_ms", statistic);
+    snprintf(sums->names[TTFT_MS], sizeof sums->names[0], "%.32s_ttft_ms", statistic);
+    for (int m = 0; m < METRICS; m++) {
+        sums->resampled[m] = calloc((size_t)resamples + 1, sizeof(double));
+        if (sums->resampled[m] == NULL)
+            return kvt_err_set(err, KVT_ENOMEM, "no memory for the resamples of a row");
     }
     return KVT_OK;
+}
+
+/* The mean of every metric over the seeds of the row, and the intervals of these means. */
+static enum kvt_status run_seeds(struct kvt_config *config, const struct kvt_server_load *load,
+                                 int32_t resamples, struct outcome *outcome, struct kvt_err *err)
+{
+    struct sums sums;
+    int32_t seeds = kvt_server_load_seeds(load);
+    enum kvt_status status = sums_init(&sums, load->statistic, resamples, err);
+    for (int32_t seed = 1; seed <= seeds && status == KVT_OK; seed++) {
+        config->run.seed = (uint64_t)seed;
+        status = run_once(config, &sums, err);
+    }
+    for (int m = 0; m < METRICS; m++) {
+        outcome->predicted[m] = sums.point[m] / seeds;
+        for (int32_t r = 0; r < resamples && sums.resampled[m] != NULL; r++)
+            sums.resampled[m][r] /= seeds;
+        struct kvt_interval interval = {(double)NAN, (double)NAN};
+        if (sums.resampled[m] != NULL && !isnan(outcome->predicted[m]))
+            interval = kvt_interval_of(sums.resampled[m], resamples, outcome->predicted[m]);
+        outcome->low[m] = interval.low;
+        outcome->high[m] = interval.high;
+        free(sums.resampled[m]);
+    }
+    return status;
 }
 
 /* A config that does not fit or does not stand is a row that we do not model; the rest is ours. */
@@ -107,7 +155,7 @@ static const char *without_place(const char *text, const char *file)
                                                                                   : text;
 }
 
-static void predict(const struct kvt_table *table, int32_t index, bool guess,
+static void predict(const struct kvt_table *table, int32_t index, bool guess, int32_t resamples,
                     struct outcome *outcome)
 {
     struct kvt_server_row *row = calloc(1, sizeof *row);
@@ -132,7 +180,7 @@ static void predict(const struct kvt_table *table, int32_t index, bool guess,
         status = kvt_config_parse(&config, kvt_server_field(row, "row_id"), text, strlen(text), ".",
                                   NULL, 0, &outcome->err);
     if (status == KVT_OK) {
-        status = run_seeds(&config, &load, outcome->predicted, &outcome->err);
+        status = run_seeds(&config, &load, resamples, outcome, &outcome->err);
         kvt_config_release(&config);
     }
     outcome->supported = status == KVT_OK;
@@ -164,10 +212,13 @@ static enum kvt_status add(struct kvt_reproduced_list *list, const struct kvt_ta
         snprintf(out->metric, sizeof out->metric, "%s", metric_names[m]);
         out->observed = observed;
         out->supported = outcome->supported;
-        if (outcome->supported)
+        if (outcome->supported) {
             out->predicted = outcome->predicted[m];
-        else
+            out->low = outcome->low[m];
+            out->high = outcome->high[m];
+        } else {
             snprintf(out->reason, sizeof out->reason, "%s", outcome->reason);
+        }
     }
     return KVT_OK;
 }
@@ -187,7 +238,7 @@ static enum kvt_status read_table(struct kvt_table *table, const char *path, str
     return KVT_OK;
 }
 
-enum kvt_status kvt_reproduce_servers(const char *path, bool guess,
+enum kvt_status kvt_reproduce_servers(const char *path, bool guess, int32_t resamples,
                                       struct kvt_reproduced_list *list, struct kvt_err *err)
 {
     struct kvt_table table;
@@ -199,7 +250,7 @@ enum kvt_status kvt_reproduce_servers(const char *path, bool guess,
     int32_t rows = status == KVT_OK ? table.row_count : 0;
 #pragma omp parallel for schedule(dynamic, 4)
     for (int32_t i = 0; i < rows; i++)
-        predict(&table, i, guess, &outcomes[i]);
+        predict(&table, i, guess, resamples, &outcomes[i]);
     for (int32_t i = 0; i < rows && status == KVT_OK; i++) {
         status = outcomes[i].status;
         if (status != KVT_OK)

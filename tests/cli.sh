@@ -221,7 +221,7 @@ for bad in -1 10001 99999999999999999999 many 2.5 ""; do
     out_is_empty
 done
 run "resamples of a table" 2 reproduce --capacity none.csv --resamples 3
-err_has "--resamples is for published results"
+err_has "--resamples is for what runs"
 run "published results without intervals" 0 reproduce kimi-k2.6-fp8-kv --resamples 0 --format json
 out_has '"low": null'
 run "published results with intervals" 0 reproduce kimi-k2.6-fp8-kv

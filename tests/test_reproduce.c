@@ -215,7 +215,7 @@ static void what_is_not_modelled_is_listed_with_its_reason(void)
         changes[i] = rows[i].changes;
     struct kvt_reproduced_list list = {0};
     write_rows(changes, count, "");
-    CHECK_OK(kvt_reproduce_servers(TABLE, false, &list, &err), err);
+    CHECK_OK(kvt_reproduce_servers(TABLE, false, 0, &list, &err), err);
     CHECK_I64(list.count, count, "one line each");
     for (int i = 0; i < count && i < list.count; i++) {
         CHECK_NOTE(!list.rows[i].supported, rows[i].changes);
@@ -231,7 +231,7 @@ static struct kvt_reproduced_list run_rows(const char *const changes[], int coun
 {
     struct kvt_reproduced_list list = {0};
     write_rows(changes, count, extra);
-    CHECK_OK(kvt_reproduce_servers(TABLE, guess, &list, &err), err);
+    CHECK_OK(kvt_reproduce_servers(TABLE, guess, 0, &list, &err), err);
     remove(TABLE);
     return list;
 }
@@ -249,6 +249,30 @@ static void one_client_is_a_closed_form(void)
         CHECK_CLOSE(list.rows[0].predicted, 1000 * 100 / (ttft + 99 * tpot), 1e-6, "tokens/s");
         CHECK(isnan(list.rows[0].observed) && list.rows[0].supported);
     }
+    kvt_reproduced_free(&list);
+}
+
+/* One row has fixed lengths and one seed, the other is the mean of several: neither changes what is
+ * predicted, and errors that all seeds share do not average out. */
+static void resamples_give_rows_an_interval(void)
+{
+    const char *const changes[] = {"concurrency=4", "concurrency=4;length_dist=uniform"};
+    double widths[2][3];
+    struct kvt_reproduced_list bare = run_rows(changes, 2, "", false), list = {0};
+    write_rows(changes, 2, "");
+    CHECK_OK(kvt_reproduce_servers(TABLE, false, 24, &list, &err), err);
+    remove(TABLE);
+    CHECK_I64(list.count, 6, "two rows of three metrics");
+    for (int i = 0; i < 6 && i < list.count && i < bare.count; i++) {
+        const struct kvt_reproduced *row = &list.rows[i];
+        CHECK(isnan(bare.rows[i].low) && isnan(bare.rows[i].high));
+        CHECK(row->predicted == bare.rows[i].predicted);
+        CHECK_NOTE(row->low < row->predicted && row->predicted < row->high, row->metric);
+        widths[i / 3][i % 3] = (row->high - row->low) / row->predicted;
+    }
+    if (list.count == 6)
+        CHECK_NOTE(widths[1][1] > 0.7 * widths[0][1], "the mean over seeds errs as one seed does");
+    kvt_reproduced_free(&bare);
     kvt_reproduced_free(&list);
 }
 
@@ -309,7 +333,7 @@ static void a_wrong_table_is_named_with_its_place(void)
     char *config = NULL;
     err = (struct kvt_err){0};
     CHECK_OK(kvt_file_write(TABLE, text, strlen(text), &err), err);
-    CHECK_FAILS(kvt_reproduce_servers(TABLE, false, &list, &err), err, KVT_ECONFIG);
+    CHECK_FAILS(kvt_reproduce_servers(TABLE, false, 0, &list, &err), err, KVT_ECONFIG);
     CHECK_HOLDS(err.text, ":1: want a column \"osl_tokens\"", "message");
     const char *const row = "row_id=b;model=Kimi-K9";
     write_rows(&row, 1, "");
@@ -351,7 +375,7 @@ static void real_servers_come_out_about_as_measured(void)
         return;
     err = (struct kvt_err){0};
     CHECK_OK(kvt_table_read(&table, path, &err), err);
-    CHECK_OK(kvt_reproduce_servers(path, false, &list, &err), err);
+    CHECK_OK(kvt_reproduce_servers(path, false, 0, &list, &err), err);
     for (int32_t r = 0; r < table.row_count; r++) {
         const char *id = kvt_table_field(&table, r, "row_id");
         CHECK_NOTE(at < list.count && strcmp(list.rows[at].row, id) == 0, id); /* none dropped */
@@ -380,6 +404,7 @@ const struct check_test check_reproduce[] = {
     {"what is not modelled is listed with its reason",
      what_is_not_modelled_is_listed_with_its_reason, false},
     {"one client is a closed form", one_client_is_a_closed_form, false},
+    {"resamples give rows an interval", resamples_give_rows_an_interval, false},
     {"outcomes are not inputs", outcomes_are_not_inputs, false},
     {"the statistic is the one that the row states", the_statistic_is_the_one_that_the_row_states,
      false},
