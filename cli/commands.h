@@ -6,6 +6,7 @@
     X(simulate)         \
     X(calibrate)        \
     X(reproduce)        \
+    X(inject)           \
     X(diff)             \
     X(trace)            \
     X(model)            \

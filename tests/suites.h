@@ -26,6 +26,7 @@
     X(fit)              \
     X(bench_table)      \
     X(rare)             \
+    X(faults)           \
     X(kv_write)         \
     X(attention)        \
     X(metrics)          \

@@ -478,7 +478,7 @@ static void what_is_printed_is_short_and_says_what_is_left_out(void)
                                "      free_order: lifo\n"
                                "      conservativeness: 1\n"
                                "      reserved_decode_tokens: 512\n"
-                               "    guard: fifo+lease\n"
+                               "    guard: fifo+zero-on-free\n"
                                "    router: round-robin\n"
                                "workload:\n"
                                "  open:\n"
@@ -501,7 +501,7 @@ static void what_is_printed_is_short_and_says_what_is_left_out(void)
                                "  # until: the end of the trace or the number of requests\n"
                                "  series_points: 512\n";
     struct kvt_config c = parse_good(
-        "model: m\nfleet: {serve: {gpu: {name: g, memory: 96 GB}, guard: lease+fifo}}\n"
+        "model: m\nfleet: {serve: {gpu: {name: g, memory: 96 GB}, guard: zero-on-free+fifo}}\n"
         "workload: {open: {rate: 1 req/s, input: 3, output: {lognormal: {mean: 4.5, cv: 0.1}}, "
         "requests: 2}}\n",
         NULL, 0);

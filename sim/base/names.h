@@ -46,6 +46,57 @@
     X(BY_LAYER, "by-layer")
 
 #define KVT_LINK_SCOPES(X) X(GPU, "gpu") X(REPLICA, "replica") X(FLEET, "fleet")
+
+/* Protection of KV pages; they combine. */
+#define KVT_GUARDS(X)                  \
+    X(NONE,          "none")           \
+    X(FIFO,          "fifo")           /* free pages are reused oldest first */ \
+    X(ZERO_ON_FREE,  "zero-on-free")   \
+    X(DEFERRED_FREE, "deferred-free")  /* freed once no step or transfer uses them */ \
+    X(LEASE,         "lease")          /* readers elsewhere hold pages for a bounded time */ \
+    X(REQUEST_ID,    "request-id")     /* messages name the request they are meant for */ \
+    X(TAG_SIDE,      "tag-side")       /* a tag per page in an array beside the pages */ \
+    X(TAG_INBAND,    "tag-inband")     /* a tag inside each page, moved with its bytes */ \
+    X(DIGEST,        "digest")         /* a checksum of each page's bytes */ \
+    X(CANARY,        "canary")         /* a record per token that chains token and position */ \
+    X(QUARANTINE,    "quarantine")     /* a page that failed a check is never used again */
+
+/* When tags and digests are compared. */
+#define KVT_CHECKS(X)                  \
+    X(ONCE,         "once")            /* at a request's first step */ \
+    X(BEFORE_READ,  "before-read")     /* of every step */ \
+    X(BEFORE_WRITE, "before-write")    /* of the page that a step appends to */ \
+    X(AFTER_STEP,   "after-step")      /* before its tokens are released */ \
+    X(SAMPLED,      "sampled")         /* before some steps */
+
+/* What a tag is made of. */
+#define KVT_BINDS(X) \
+    X(OWNER, "owner")                  \
+    X(POSITION, "position")            \
+    X(GENERATION, "generation")        \
+    X(INCARNATION, "incarnation")
+
+/* How the values of a generation tag follow each other. */
+#define KVT_TAG_ORDERS(X) X(COUNTER, "counter") X(RANDOM, "random")
+
+/* What can go wrong with KV pages (sim/fault/kinds.h): class, its name, and whether a strike waits
+ * for an event that fits. */
+#define KVT_FAULTS(X)                          \
+    X(NONE,             "none",              false) \
+    X(STALE_READER,     "stale-reader",      false) \
+    X(PREMATURE_FREE,   "premature-free",    true) \
+    X(LATE_WRITE,       "late-write",        true) \
+    X(WRONG_MAP,        "wrong-map",         false) \
+    X(PREFIX_POISON,    "prefix-poison",     false) \
+    X(DOUBLE_FREE,      "double-free",       true) \
+    X(LEAK,             "leak",              false) \
+    X(PARTIAL_TRANSFER, "partial-transfer",  true) \
+    X(MESSAGE_FAULT,    "message-fault",     true) \
+    X(RESIDUE,          "residue",           true) \
+    X(BIT_FLIP,         "bit-flip",          false) \
+    X(NODE_FAULT,       "node-fault",        false) \
+    X(LIVENESS,         "liveness",          false) \
+    X(FALSE_ALARM,      "false-alarm",       false)
 /* clang-format on */
 
 #define X(name, text) KVT_WEIGHTS_##name,
@@ -73,6 +124,27 @@ enum kvt_stream_mode { KVT_STREAMS(X) KVT_STREAM_COUNT };
 enum kvt_link_scope { KVT_LINK_SCOPES(X) KVT_LINK_SCOPE_COUNT };
 #undef X
 
+#define X(name, text) KVT_GUARD_##name,
+enum kvt_guard_kind { KVT_GUARDS(X) KVT_GUARD_COUNT };
+#undef X
+#define X(name, text) KVT_CHECK_##name,
+enum kvt_guard_check { KVT_CHECKS(X) KVT_CHECK_COUNT };
+#undef X
+/* Each is one bit. */
+enum kvt_guard_bind {
+    KVT_BIND_OWNER = 1,
+    KVT_BIND_POSITION = 2,
+    KVT_BIND_GENERATION = 4,
+    KVT_BIND_INCARNATION = 8
+};
+#define KVT_BIND_COUNT 4
+#define X(name, text)  KVT_TAG_##name,
+enum kvt_tag_order { KVT_TAG_ORDERS(X) KVT_TAG_ORDER_COUNT };
+#undef X
+#define X(name, text, armed) KVT_FAULT_##name,
+enum kvt_fault_kind { KVT_FAULTS(X) KVT_FAULT_COUNT };
+#undef X
+
 extern const char *const kvt_weight_dtype_names[KVT_WEIGHT_DTYPE_COUNT];
 extern const char *const kvt_kv_dtype_names[KVT_KV_DTYPE_COUNT];
 extern const char *const kvt_engine_names[KVT_ENGINE_COUNT];
@@ -81,5 +153,10 @@ extern const char *const kvt_free_order_names[KVT_FREE_ORDER_COUNT];
 extern const char *const kvt_router_names[KVT_ROUTER_COUNT];
 extern const char *const kvt_stream_names[KVT_STREAM_COUNT];
 extern const char *const kvt_link_scope_names[KVT_LINK_SCOPE_COUNT];
+extern const char *const kvt_guard_names[KVT_GUARD_COUNT];
+extern const char *const kvt_check_names[KVT_CHECK_COUNT];
+extern const char *const kvt_bind_names[KVT_BIND_COUNT];
+extern const char *const kvt_tag_order_names[KVT_TAG_ORDER_COUNT];
+extern const char *const kvt_fault_names[KVT_FAULT_COUNT];
 
 #endif

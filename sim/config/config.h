@@ -56,40 +56,14 @@ struct kvt_config_scheduler {
     int64_t reserved_decode_tokens; /* sglang decode role: 512 */
 };
 
-enum kvt_guard_kind {
-    KVT_GUARD_NONE,
-    KVT_GUARD_FIFO,
-    KVT_GUARD_ZERO_ON_FREE,
-    KVT_GUARD_DEFERRED_FREE,
-    KVT_GUARD_LEASE,
-    KVT_GUARD_REQUEST_ID,
-    KVT_GUARD_TAG_SIDE,
-    KVT_GUARD_TAG_INBAND,
-    KVT_GUARD_DIGEST,
-    KVT_GUARD_CANARY,
-    KVT_GUARD_QUARANTINE,
-    KVT_GUARD_COUNT
-};
-enum kvt_guard_check {
-    KVT_CHECK_ONCE,
-    KVT_CHECK_BEFORE_READ,
-    KVT_CHECK_BEFORE_WRITE,
-    KVT_CHECK_AFTER_STEP,
-    KVT_CHECK_SAMPLED,
-    KVT_CHECK_COUNT
-};
-enum kvt_guard_bind {
-    KVT_BIND_OWNER = 1,
-    KVT_BIND_POSITION = 2,
-    KVT_BIND_GENERATION = 4,
-    KVT_BIND_INCARNATION = 8
-};
-
 struct kvt_config_guard {
     bool on[KVT_GUARD_COUNT]; /* guards combine */
     int32_t tag_bits;         /* 4..64; of tag-side and tag-inband */
     uint32_t tag_bind;        /* kvt_guard_bind bits */
+    enum kvt_tag_order tag_order;
     enum kvt_guard_check check;
+    double sample; /* of the checks, for `sampled` */
+    double lease;  /* s: its term */
 };
 
 /* One pool of equal replicas. */
@@ -206,6 +180,29 @@ struct kvt_config_published {
     } rows[KVT_PUBLISHED_MAX];
 };
 
+/* Faults of KV pages. A plan names strikes; without one `inject` draws trials of one strike each.
+ */
+#define KVT_STRIKES_MAX 64
+struct kvt_config_faults {
+    bool present;
+    uint32_t kinds;     /* bit of each enum kvt_fault_kind to draw from */
+    int64_t trials;     /* per class and guard */
+    double from, until; /* s: when a strike may fall; until < 0: the last arrival */
+    bool everywhere;    /* guards of the decode (or serve) role hold for all roles */
+    struct kvt_config_strikes {
+        int32_t count;
+        struct kvt_config_strike {
+            enum kvt_fault_kind fault;
+            const char *variant;            /* NULL: the first of its class */
+            double at;                      /* s */
+            int64_t replica, request, page; /* KVT_UNSET: drawn */
+            double amount, delay;           /* < 0: the variant's own; delay in s */
+            struct kvt_where where;
+        } rows[KVT_STRIKES_MAX];
+    } plan;
+    struct kvt_where where;
+};
+
 struct kvt_config_run {
     uint64_t seed;
     double warmup;         /* s */
@@ -225,6 +222,7 @@ struct kvt_config {
     struct kvt_config_slo slo;
     struct kvt_config_named cost, calibration;
     struct kvt_config_run run;
+    struct kvt_config_faults faults;
     struct kvt_config_published published;
     int32_t domains;                /* values given as a domain ({choices} or {range}) */
     struct kvt_where where_domain;  /* of the first */

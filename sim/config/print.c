@@ -45,13 +45,19 @@ static bool print_children(const struct kvt_config *config, const struct kvt_rul
     return any;
 }
 
-static void print_rows(const struct kvt_config *config, const struct kvt_rule *rule,
-                       const struct kvt_config_published *rows, int indent, FILE *out)
+static bool print_rows(const struct kvt_config *config, const struct kvt_rule *rule,
+                       const char *list, int indent, const char *path, FILE *out)
 {
-    for (int32_t i = 0; i < rows->count; i++) {
-        fprintf(out, "%*s-\n", indent, "");
-        print_children(config, rule, (const char *)&rows->rows[i], indent + 2, "published[]", out);
+    int32_t count;
+    memcpy(&count, list, sizeof count);
+    if (count > 0)
+        fprintf(out, "%*s%s:\n", indent, "", rule->key);
+    for (int32_t i = 0; i < count; i++) {
+        fprintf(out, "%*s-\n", indent + 2, "");
+        print_children(config, rule, list + rule->rows.at + (size_t)i * rule->rows.bytes,
+                       indent + 4, path, out);
     }
+    return count > 0;
 }
 
 /* The names of the children given, joined by +, when none of them has contents. */
@@ -159,12 +165,7 @@ static bool print_rule(const struct kvt_config *config, const struct kvt_rule *r
         return print_section(config, rule, field, indent, below, out);
     if (rule->kind != KVT_RULE_ROWS)
         return print_value(rule, field, indent, out);
-    const struct kvt_config_published *rows =
-        (const struct kvt_config_published *)(const void *)field;
-    if (rows->count > 0)
-        fprintf(out, "%*s%s:\n", indent, "", rule->key);
-    print_rows(config, rule, rows, indent + 2, out);
-    return rows->count > 0;
+    return print_rows(config, rule, field, indent, below, out);
 }
 
 char *kvt_config_print(const struct kvt_config *config)

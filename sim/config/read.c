@@ -246,23 +246,23 @@ static void read_named(struct kvt_reader *r, const struct kvt_rule *rule,
 }
 
 static void read_rows(struct kvt_reader *r, const struct kvt_rule *rule,
-                      const struct kvt_yaml *node, struct kvt_config_published *rows,
-                      const char *path)
+                      const struct kvt_yaml *node, void *list, const char *path)
 {
     struct kvt_rule row_rule = *rule;
     row_rule.kind = KVT_RULE_SECTION;
-    *rows = (struct kvt_config_published){0};
-    int32_t number = 0;
+    int32_t *count = list, number = 0;
+    *count = 0;
     for (const struct kvt_yaml *item = node->first; item != NULL; item = item->next, number++) {
         char below[KVT_PATH_BYTES];
         snprintf(below, sizeof below, "%.100s[%d]", path, number);
-        if (rows->count == KVT_PUBLISHED_MAX) {
-            kvt_complain(r, item->where, below, "want at most %d rows", KVT_PUBLISHED_MAX);
+        if (*count == rule->rows.most) {
+            kvt_complain(r, item->where, below, "want at most %d rows", rule->rows.most);
             return;
         }
-        struct kvt_config_result *row = &rows->rows[rows->count++];
+        char *row = (char *)list + rule->rows.at + (size_t)(*count)++ * rule->rows.bytes;
+        memset(row, 0, rule->rows.bytes);
         kvt_value_default(&row_rule, row);
-        row->where = item->where;
+        memcpy(row + rule->rows.where, &item->where, sizeof item->where);
         read_section(r, &row_rule, item, row, below);
     }
 }
@@ -293,7 +293,7 @@ void kvt_read_value(struct kvt_reader *r, const struct kvt_rule *rule, const str
     else if ((rule->kind == KVT_RULE_NAMED || rule->kind == KVT_RULE_NAMED_TEXT) && is_map)
         read_named(r, rule, node, (struct kvt_config_named *)(void *)field, path);
     else if (rule->kind == KVT_RULE_ROWS && node->kind == KVT_YAML_LIST)
-        read_rows(r, rule, node, (struct kvt_config_published *)(void *)field, path);
+        read_rows(r, rule, node, field, path);
     else if (rule->kind >= KVT_RULE_TARGET)
         kvt_complain_want(r, rule, node, path);
     else if (!kvt_value_parse(rule, node, field, r->store, &why))

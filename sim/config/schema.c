@@ -24,10 +24,6 @@
     }
 
 /* clang-format off */
-static const char *const check_names[KVT_CHECK_COUNT] = {
-    "once", "before-read", "before-write", "after-step", "sampled"};
-static const char *const bind_names[] = {"owner", "position", "generation", "incarnation"};
-
 static const struct kvt_synonym weight_synonyms[] = {
     {"bfloat16", "bf16"}, {"fp8_block", "fp8-block"}, {NULL, NULL}};
 static const struct kvt_synonym kv_synonyms[] = {
@@ -117,13 +113,22 @@ static const struct kvt_rule scheduler_rules[] = {
 
 #define G struct kvt_config_guard
 #define CHECK_RULE ROW(NAME, "check", G, check, "when tags and digests are compared", \
-                       .standard = "once", SET_OF(check_names))
+                       .standard = "once", SET_OF(kvt_check_names)), \
+                   ROW(REAL, "sample", G, sample, "share of the steps that are checked, for " \
+                       "check: sampled", .max = 1, .flags = KVT_ABOVE, .standard = "0.1")
 static const struct kvt_rule check_rules[] = {CHECK_RULE, END};
 static const struct kvt_rule tag_rules[] = {
     ROW(INT32, "bits", G, tag_bits, "width of a tag", .min = 4, .max = 64, .standard = "64"),
     ROW(NAMES, "bind", G, tag_bind, "what a tag is made of",
-        .standard = "[owner, position, generation]", SET_OF(bind_names)),
+        .standard = "[owner, position, generation]", SET_OF(kvt_bind_names)),
+    ROW(NAME, "values", G, tag_order, "how the values of a generation follow each other",
+        .standard = "counter", SET_OF(kvt_tag_order_names)),
     CHECK_RULE,
+    END
+};
+static const struct kvt_rule lease_rules[] = {
+    ROW(REAL, "term", G, lease, "how long a reader elsewhere may hold a page",
+        .dimension = KVT_DIMENSION_TIME, .flags = KVT_ABOVE, .standard = "30 s"),
     END
 };
 static const struct kvt_rule no_rules[] = {END};
@@ -135,7 +140,7 @@ static const struct kvt_rule guard_rules[] = {
     GUARD(ZERO_ON_FREE, "zero-on-free", no_rules, "freed pages are zeroed"),
     GUARD(DEFERRED_FREE, "deferred-free", no_rules, "pages are freed once no step or transfer "
           "uses them"),
-    GUARD(LEASE, "lease", no_rules, "remote readers hold pages for a bounded time"),
+    GUARD(LEASE, "lease", lease_rules, "remote readers hold pages for a bounded time"),
     GUARD(REQUEST_ID, "request-id", check_rules, "messages name the request they are meant for"),
     GUARD(TAG_SIDE, "tag-side", tag_rules, "a tag per page in an array beside the pages"),
     GUARD(TAG_INBAND, "tag-inband", tag_rules, "a tag inside each page, moved with its bytes"),
@@ -363,6 +368,46 @@ static const struct kvt_rule run_rules[] = {
 };
 #undef U
 
+#define F struct kvt_config_faults
+#define T struct kvt_config_strike
+static const struct kvt_rule strike_rules[] = {
+    ROW(NAME, "fault", T, fault, "its class", .flags = KVT_REQUIRED, SET_OF(kvt_fault_names)),
+    ROW(TEXT, "variant", T, variant, "which form of it; unset: the first"),
+    ROW(REAL, "at", T, at, "when it strikes, or from when on it waits for an event that fits",
+        .dimension = KVT_DIMENSION_TIME, .flags = KVT_REQUIRED),
+    ROW(INT64, "replica", T, replica, "which replica, counted over the fleet; unset: drawn",
+        .max = 100000),
+    ROW(INT64, "request", T, request, "which request, by its row; unset: drawn", .max = 2e9),
+    ROW(INT64, "page", T, page, "which page of the pool; unset: drawn", .max = 2e9),
+    ROW(REAL, "amount", T, amount, "how much, in the variant's own measure; unset: its default",
+        .max = 1e9),
+    ROW(REAL, "delay", T, delay, "how long; unset: the variant's default",
+        .dimension = KVT_DIMENSION_TIME),
+    END
+};
+#undef T
+static const struct kvt_rule faults_rules[] = {
+    ROW(NAMES, "kinds", F, kinds, "classes that `inject` tries, each by itself; none is a run "
+        "without a fault",
+        .standard = "[none, stale-reader, premature-free, late-write, wrong-map, prefix-poison, "
+                    "double-free, leak, partial-transfer, message-fault, residue, bit-flip, "
+                    "node-fault, liveness, false-alarm]", SET_OF(kvt_fault_names)),
+    ROW(INT64, "trials", F, trials, "runs of one strike each, per class and guard", .min = 1,
+        .max = 1e9, .standard = "100"),
+    ROW(REAL, "from", F, from, "no strike falls before this", .dimension = KVT_DIMENSION_TIME,
+        .standard = "0 s"),
+    ROW(REAL, "until", F, until, "nor after this; unset: the last arrival",
+        .dimension = KVT_DIMENSION_TIME),
+    ROW(FLAG, "everywhere", F, everywhere, "the guards of the decode or serve role hold for every "
+        "role", .standard = "false"),
+    {.key = "plan", .kind = KVT_RULE_ROWS, .offset = offsetof(F, plan), .children = strike_rules,
+     .rows = {offsetof(struct kvt_config_strikes, rows), sizeof(struct kvt_config_strike),
+              offsetof(struct kvt_config_strike, where), KVT_STRIKES_MAX},
+     .help = "strikes of one run, in the place of trials"},
+    END
+};
+#undef F
+
 #define B struct kvt_config_result
 #define RESULT(what) \
     .flags = KVT_ONE_OF | KVT_ANY_UNIT, .min = -DBL_MAX, .chosen = KVT_AT(B, kind), \
@@ -400,8 +445,12 @@ static const struct kvt_rule root_rules[] = {
     ROW(NAMED_TEXT, "calibration", K, calibration, "calibration of a GPU by its name: a shipped "
         "name or a path; unset: the one that fits GPU and engine"),
     SECTION("run", offsetof(K, run), run_rules, "what is run"),
+    SECTION("faults", offsetof(K, faults), faults_rules, "what strikes KV pages, for `inject`",
+            .given = KVT_AT(K, faults.present), .where = KVT_AT(K, faults.where)),
     {.key = "published", .kind = KVT_RULE_ROWS, .offset = offsetof(K, published),
      .children = result_rules, .flags = KVT_NEED_ONE,
+     .rows = {offsetof(struct kvt_config_published, rows), sizeof(struct kvt_config_result),
+              offsetof(struct kvt_config_result, where), KVT_PUBLISHED_MAX},
      .help = "published results that `reproduce` sets beside simulated ones"},
     END
 };

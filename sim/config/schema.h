@@ -41,7 +41,7 @@ enum kvt_rule_kind {
     KVT_RULE_TARGET,     /* struct kvt_config_target: {p90: 2 s, mean: 1 s} */
     KVT_RULE_NAMED,      /* struct kvt_config_named: free keys; a quantity each */
     KVT_RULE_NAMED_TEXT, /* free keys; a name or a path each */
-    KVT_RULE_ROWS,       /* struct kvt_config_published: a list of maps of children */
+    KVT_RULE_ROWS,       /* an int32_t count, then `rows` structs: a list of maps of children */
 };
 
 enum kvt_rule_flags {
@@ -76,6 +76,10 @@ struct kvt_rule {
     size_t names_count;
     const struct kvt_synonym *synonyms; /* ends with a NULL text */
     const struct kvt_rule *children;    /* ends with a NULL key */
+    struct kvt_rule_rows {
+        size_t at, bytes, where; /* of the first row in its field, of one row, of its place */
+        int32_t most;
+    } rows;
     const char *shorthand;
     size_t given;  /* KVT_AT of a bool: the key is given. False: it is not printed */
     size_t chosen; /* KVT_AT of an enum that becomes chosen_value when it is given */

@@ -1,109 +1,18 @@
 #include "sim/des/engine.h"
 
-/* Slots of the timeline, in their order at one time. */
-enum {
-    SLOT_ARRIVAL,
-    SLOT_LINK,
-    SLOT_DELIVERY,
-    SLOT_ACKNOWLEDGEMENT,
-    SLOT_REPLICAS, /* then per replica: its first layer is computed (by-layer); its step ends */
-};
-
-static int32_t layer_slot(int32_t replica)
-{
-    return SLOT_REPLICAS + replica;
-}
-
-static int32_t step_slot(const struct kvt_des *engine, int32_t replica)
-{
-    return SLOT_REPLICAS + engine->core.replica_count + replica;
-}
-
-/* A time that is out of reach (past 104 days) never comes. */
-static kvt_ticks later(kvt_ticks now, kvt_ticks duration)
-{
-    return duration < KVT_NEVER - now ? now + duration : KVT_NEVER;
-}
-
-/* ---- delays ------------------------------------------------------------------------------- */
-
-static enum kvt_status delay_init(struct kvt_delay *delay, struct kvt_arena *arena, int32_t most,
-                                  struct kvt_err *err)
-{
-    *delay = (struct kvt_delay){.capacity = 16};
-    while (delay->capacity < (uint32_t)most)
-        delay->capacity *= 2;
-    KVT_TRY(kvt_arena_get(arena, delay->capacity, sizeof(int32_t), "delays", &delay->request, err));
-    return kvt_arena_get(arena, delay->capacity, sizeof(kvt_ticks), "delays", &delay->time, err);
-}
-
-static kvt_ticks delay_next(const struct kvt_delay *delay)
-{
-    return delay->count > 0 ? delay->time[delay->first & (delay->capacity - 1)] : KVT_NEVER;
-}
-
-static void delay_put(struct kvt_delay *delay, int32_t request, kvt_ticks time)
-{
-    kvt_assert(delay->count < delay->capacity);
-    uint32_t at = (delay->first + delay->count++) & (delay->capacity - 1);
-    delay->request[at] = request;
-    delay->time[at] = time;
-}
-
-static int32_t delay_take(struct kvt_delay *delay)
-{
-    kvt_assert(delay->count > 0);
-    delay->count--;
-    return delay->request[delay->first++ & (delay->capacity - 1)];
-}
-
-static bool delay_holds(const struct kvt_delay *delay, int32_t request)
-{
-    for (uint32_t i = 0; i < delay->count; i++)
-        if (delay->request[(delay->first + i) & (delay->capacity - 1)] == request)
-            return true;
-    return false;
-}
+#include "sim/des/parts.h"
 
 /* ---- set-up ------------------------------------------------------------------------------- */
-
-static enum kvt_status link_init(struct kvt_des *engine, struct kvt_arena *arena,
-                                 struct kvt_err *err)
-{
-    const struct kvt_link_spec *spec = &engine->spec.link;
-    const struct kvt_pool *pools = engine->core.pools;
-    int32_t prefill = pools[KVT_ROLE_PREFILL].count, ports = engine->core.replica_count + 1;
-    double *capacity;
-    KVT_TRY(kvt_arena_get(arena, (size_t)ports, sizeof *capacity, "ports", &capacity, err));
-    for (int32_t port = 0; port + 1 < ports; port++) {
-        int32_t gpus = port < prefill ? spec->prefill_gpus : spec->decode_gpus;
-        double bytes_per_s = spec->bytes_per_s * (spec->per == KVT_LINK_PER_GPU ? gpus : 1);
-        capacity[port] = spec->per == KVT_LINK_PER_FLEET ? 0x1p60 : bytes_per_s;
-    }
-    capacity[ports - 1] = spec->bytes_per_s; /* of the fleet, where the link is that of the fleet */
-    int32_t rows = engine->core.request_count;
-    KVT_TRY(kvt_arena_get(arena, (size_t)rows, sizeof(int64_t), "bytes sent ahead",
-                          &engine->ahead_bytes, err));
-    KVT_TRY(kvt_link_init(&engine->link, arena, ports, capacity, rows, err));
-    KVT_TRY(delay_init(&engine->deliveries, arena, rows, err));
-    return delay_init(&engine->acknowledgements, arena, rows, err);
-}
-
-static bool has_link(const struct kvt_des *engine)
-{
-    const struct kvt_core *core = &engine->core;
-    return core->disaggregated && !core->decode_only && !core->prefill_only;
-}
 
 /* When the next request arrives: from the trace, or back from a client of the closed loop. */
 static void schedule_arrival(struct kvt_des *engine)
 {
     kvt_ticks time = KVT_NEVER;
     if (engine->next_arrival < engine->core.request_count)
-        time = engine->spec.concurrency > 0 ? delay_next(&engine->returns)
+        time = engine->spec.concurrency > 0 ? kvt_delay_next(&engine->returns)
                                             : engine->spec.arrival[engine->next_arrival];
     bool comes = time != KVT_NEVER && time <= engine->spec.until;
-    time = comes ? later(time, engine->spec.latency) : KVT_NEVER;
+    time = comes ? kvt_ticks_later(time, engine->spec.latency) : KVT_NEVER;
     kvt_timeline_set(&engine->timeline, SLOT_ARRIVAL, time);
 }
 
@@ -141,16 +50,22 @@ enum kvt_status kvt_des_init(struct kvt_des *engine, struct kvt_arena *arena,
     KVT_TRY(kvt_timeline_init(&engine->timeline, arena, SLOT_REPLICAS + 2 * replicas, err));
     KVT_TRY(kvt_observer_init(&engine->observer, arena, spec->arrival, rows, replicas,
                               spec->series_points, spec->warmup, err));
-    if (has_link(engine))
-        KVT_TRY(link_init(engine, arena, err));
+    if (kvt_des_has_link(engine))
+        KVT_TRY(kvt_des_link_init(engine, arena, err));
     if (spec->concurrency > 0) {
         int64_t most = spec->concurrency < rows ? spec->concurrency : rows;
-        KVT_TRY(delay_init(&engine->returns, arena, (int32_t)most + 1, err));
+        KVT_TRY(kvt_delay_init(&engine->returns, arena, (int32_t)most + 1, err));
         for (int64_t i = 0; i < most; i++)
-            delay_put(&engine->returns, 0, 0);
+            kvt_delay_put(&engine->returns, 0, 0);
     }
     schedule_arrival(engine);
     return KVT_OK;
+}
+
+void kvt_des_set_faults(struct kvt_des *engine, struct kvt_faults *faults)
+{
+    engine->faults = faults;
+    kvt_timeline_set(&engine->timeline, SLOT_FAULT, kvt_faults_next(faults));
 }
 
 /* ---- steps -------------------------------------------------------------------------------- */
@@ -183,7 +98,7 @@ static kvt_ticks step_time(const struct kvt_costs *costs, const struct kvt_step 
 static void wake(struct kvt_des *engine, int32_t replica)
 {
     struct kvt_lane *lane = &engine->lanes[replica];
-    int32_t slot = step_slot(engine, replica);
+    int32_t slot = kvt_des_step_slot(engine, replica);
     if (!lane->running) {
         if (kvt_timeline_time(&engine->timeline, slot) == KVT_NEVER)
             kvt_timeline_set(&engine->timeline, slot, engine->now);
@@ -234,131 +149,14 @@ static void settle(struct kvt_des *engine, int32_t replica)
     run->windowed += ended * run->growing;
 }
 
-static void start_step(struct kvt_des *engine, int32_t replica)
-{
-    struct kvt_core *core = &engine->core;
-    struct kvt_replica *state = &core->replicas[replica];
-    struct kvt_lane *lane = &engine->lanes[replica];
-    int32_t slot = step_slot(engine, replica);
-    lane->running = state->in_flight > 0 || kvt_core_plan(core, replica) != NULL;
-    if (!lane->running) {
-        kvt_timeline_set(&engine->timeline, slot, KVT_NEVER);
-        return;
-    }
-    if (state->spec.overlap)
-        kvt_core_plan(core, replica);
-    const struct kvt_step *step = &state->steps[state->oldest];
-    const struct kvt_costs *costs = costs_of(engine, replica);
-    int64_t steps = engine->spec.exact ? 1 : kvt_core_run_limit(core, replica);
-    lane->run = (struct kvt_run){.start = engine->now,
-                                 .steps = steps,
-                                 .decodes = step->decodes,
-                                 .growing = step->growing,
-                                 .context = step->context,
-                                 .windowed = step->windowed};
-    kvt_ticks time = steps > 1 ? run_time(costs, &lane->run, steps) : step_time(costs, step);
-    if (time >= KVT_NEVER - engine->now && steps > 1) { /* as many as time has room for */
-        int64_t over = kvt_costs_steps_until(costs, step->decodes, step->context, step->windowed,
-                                             step->growing, steps, KVT_NEVER - engine->now);
-        lane->run.steps = over > 1 ? over - 1 : 1;
-        time = run_time(costs, &lane->run, lane->run.steps);
-    }
-    lane->end = later(engine->now, time);
-    kvt_assert(time > 0 && lane->end > engine->now);
-    kvt_timeline_set(&engine->timeline, slot, lane->end);
-    if (state->spec.role == KVT_ROLE_PREFILL && has_link(engine) &&
-        engine->spec.link.stream == KVT_STREAM_BY_LAYER)
-        kvt_timeline_set(&engine->timeline, layer_slot(replica),
-                         later(engine->now, time / engine->spec.link.layers));
-}
-
-/* ---- transfers ---------------------------------------------------------------------------- */
-
-static void link_changed(struct kvt_des *engine)
-{
-    kvt_timeline_set(&engine->timeline, SLOT_LINK, kvt_link_next(&engine->link));
-}
-
-static void link_add(struct kvt_des *engine, int32_t r, int64_t bytes, bool last)
-{
-    const struct kvt_request *request = &engine->core.requests[r];
-    bool fleet = engine->spec.link.per == KVT_LINK_PER_FLEET;
-    int32_t shared = engine->link.port_count - 1;
-    kvt_link_add(&engine->link, engine->now, r, fleet ? shared : request->replica,
-                 fleet ? shared : request->decode_replica, bytes, last);
-    link_changed(engine);
-}
-
-/* By layer: when the first of L layers of a chunk is computed, L - 1 of L parts of the chunk may
- * flow; the last part follows when the step ends (kvt_handoff_send). */
-static void first_layer(struct kvt_des *engine, int32_t replica)
-{
-    struct kvt_core *core = &engine->core;
-    const struct kvt_replica *state = &core->replicas[replica];
-    const struct kvt_step *step = &state->steps[state->oldest];
-    int64_t layers = engine->spec.link.layers;
-    kvt_timeline_set(&engine->timeline, layer_slot(replica), KVT_NEVER);
-    for (int32_t i = 0; i < step->chunk_count; i++) {
-        int32_t r = step->chunks[i].request;
-        if (core->requests[r].state != KVT_REQUEST_PREFILL)
-            continue;
-        int64_t tokens = step->chunks[i].end - core->requests[r].sent;
-        int64_t bytes = tokens * engine->spec.link.bytes_per_token / layers * (layers - 1);
-        if (bytes == 0)
-            continue;
-        kvt_core_transfer_begin(core, r);
-        link_add(engine, r, bytes, false);
-        engine->ahead_bytes[r] = bytes;
-    }
-}
-
-static void send(struct kvt_des *engine, const struct kvt_effect *effect)
-{
-    if (engine->spec.link.stream == KVT_STREAM_WHOLE && !effect->last)
-        return;
-    int32_t r = effect->request;
-    int64_t tokens = engine->spec.link.stream == KVT_STREAM_WHOLE ? engine->core.requests[r].sent
-                                                                  : effect->value;
-    int64_t bytes = tokens * engine->spec.link.bytes_per_token;
-    if (engine->spec.link.stream == KVT_STREAM_BY_LAYER) {
-        bytes -= engine->ahead_bytes[r];
-        engine->ahead_bytes[r] = 0;
-    }
-    link_add(engine, r, bytes, effect->last);
-}
-
-static void flows_end(struct kvt_des *engine)
-{
-    for (int32_t r = kvt_link_take_ended(&engine->link, engine->now); r >= 0;
-         r = kvt_link_take_ended(&engine->link, engine->now))
-        delay_put(&engine->deliveries, r, later(engine->now, engine->spec.link.latency));
-    kvt_timeline_set(&engine->timeline, SLOT_DELIVERY, delay_next(&engine->deliveries));
-    link_changed(engine);
-}
-
 /* ---- effects ------------------------------------------------------------------------------ */
 
 static void client_returns(struct kvt_des *engine)
 {
     if (engine->spec.concurrency == 0)
         return;
-    delay_put(&engine->returns, 0, later(engine->now, engine->spec.think));
+    kvt_delay_put(&engine->returns, 0, kvt_ticks_later(engine->now, engine->spec.think));
     schedule_arrival(engine);
-}
-
-static void transfer_cut(struct kvt_des *engine, int32_t r)
-{
-    if (!has_link(engine) || !engine->core.requests[r].in_transfer)
-        return;
-    if (kvt_link_close(&engine->link, engine->now, r)) {
-        link_changed(engine);
-        return;
-    }
-    /* Nothing of it is on the link (whole, or between two pieces that never came): it is over. */
-    if (delay_holds(&engine->deliveries, r) || delay_holds(&engine->acknowledgements, r))
-        return;
-    delay_put(&engine->deliveries, r, later(engine->now, engine->spec.link.latency));
-    kvt_timeline_set(&engine->timeline, SLOT_DELIVERY, delay_next(&engine->deliveries));
 }
 
 static void carry_out(struct kvt_des *engine)
@@ -372,16 +170,16 @@ static void carry_out(struct kvt_des *engine)
             wake(engine, effect.replica);
             break;
         case KVT_EFFECT_SEND:
-            send(engine, &effect);
+            kvt_des_send(engine, &effect);
             break;
         case KVT_EFFECT_ACK:
-            delay_put(&engine->acknowledgements, effect.request,
-                      later(engine->now, engine->spec.link.latency));
+            kvt_delay_put(&engine->acknowledgements, effect.request,
+                          kvt_ticks_later(engine->now, engine->spec.link.latency));
             kvt_timeline_set(&engine->timeline, SLOT_ACKNOWLEDGEMENT,
-                             delay_next(&engine->acknowledgements));
+                             kvt_delay_next(&engine->acknowledgements));
             break;
         case KVT_EFFECT_ABORT:
-            transfer_cut(engine, effect.request);
+            kvt_des_cut_transfer(engine, effect.request);
             client_returns(engine);
             break;
         case KVT_EFFECT_FINISH:
@@ -405,11 +203,65 @@ static void observe_waiting(struct kvt_des *engine, int32_t replica)
         kvt_observe_arrival(&engine->observer, &engine->core, replica, engine->now);
 }
 
+/* ---- faults ------------------------------------------------------------------------------- */
+
+static bool is_watched(const struct kvt_des *engine, int32_t replica)
+{
+    return engine->faults != NULL && (engine->lanes[replica].slow_until > engine->now ||
+                                      kvt_faults_watch(engine->faults, replica));
+}
+
+static int32_t reaches(struct kvt_des *engine, enum kvt_message message, int32_t r)
+{
+    return engine->faults != NULL ? kvt_faults_message(engine->faults, message, r) : r;
+}
+
+/* The request of a client that went away, or that a guard or a node's end takes with it. */
+static void cancel(struct kvt_des *engine, int32_t r)
+{
+    const struct kvt_request *request = &engine->core.requests[r];
+    if (request->state == KVT_REQUEST_RUNNING)
+        settle(engine,
+               request->decode_replica != KVT_NONE ? request->decode_replica : request->replica);
+    kvt_core_cancel(&engine->core, r);
+    carry_out(engine);
+    observe_waiting(engine, request->replica);
+    observe_waiting(engine, request->decode_replica);
+}
+
+/* Carry out what the faults ask for; more may come while it is done. */
+static void act(struct kvt_des *engine)
+{
+    struct kvt_faults *faults = engine->faults;
+    for (int32_t i = 0; i < faults->action_count; i++) {
+        const struct kvt_fault_action action = faults->actions[i];
+        struct kvt_lane *lane = &engine->lanes[action.replica];
+        switch (action.kind) {
+        case KVT_FAULT_CANCEL:
+            cancel(engine, action.request);
+            break;
+        case KVT_FAULT_DOWN:
+            lane->down_until = action.until;
+            wake(engine, action.replica);
+            break;
+        case KVT_FAULT_SLOW:
+            lane->slow_until = action.until;
+            lane->slow_permille = action.permille;
+            wake(engine, action.replica);
+            break;
+        case KVT_FAULT_WAKE:
+            wake(engine, action.replica);
+            break;
+        }
+    }
+    faults->action_count = 0;
+}
+
 static void arrival(struct kvt_des *engine)
 {
     int32_t r = engine->next_arrival++;
     if (engine->spec.concurrency > 0) {
-        delay_take(&engine->returns);
+        kvt_delay_take(&engine->returns);
         engine->spec.arrival[r] = engine->now - engine->spec.latency;
     }
     schedule_arrival(engine);
@@ -419,6 +271,56 @@ static void arrival(struct kvt_des *engine)
     int32_t replica =
         request->state == KVT_REQUEST_RESERVING ? request->decode_replica : request->replica;
     observe_waiting(engine, replica);
+}
+
+static void start_step(struct kvt_des *engine, int32_t replica)
+{
+    struct kvt_core *core = &engine->core;
+    struct kvt_replica *state = &core->replicas[replica];
+    struct kvt_lane *lane = &engine->lanes[replica];
+    int32_t slot = kvt_des_step_slot(engine, replica);
+    if (lane->down_until > engine->now) {
+        kvt_timeline_set(&engine->timeline, slot, lane->down_until);
+        return;
+    }
+    bool runs = state->in_flight > 0 || kvt_core_plan(core, replica) != NULL;
+    if (!runs) {
+        kvt_timeline_set(&engine->timeline, slot, KVT_NEVER);
+        return;
+    }
+    if (state->spec.overlap)
+        kvt_core_plan(core, replica);
+    if (engine->faults != NULL) {
+        kvt_faults_step_starts(engine->faults, replica);
+        act(engine);
+    }
+    lane->running = true;
+    const struct kvt_step *step = &state->steps[state->oldest];
+    const struct kvt_costs *costs = costs_of(engine, replica);
+    int64_t steps =
+        engine->spec.exact || is_watched(engine, replica) ? 1 : kvt_core_run_limit(core, replica);
+    lane->run = (struct kvt_run){.start = engine->now,
+                                 .steps = steps,
+                                 .decodes = step->decodes,
+                                 .growing = step->growing,
+                                 .context = step->context,
+                                 .windowed = step->windowed};
+    kvt_ticks time = steps > 1 ? run_time(costs, &lane->run, steps) : step_time(costs, step);
+    if (time >= KVT_NEVER - engine->now && steps > 1) { /* as many as time has room for */
+        int64_t over = kvt_costs_steps_until(costs, step->decodes, step->context, step->windowed,
+                                             step->growing, steps, KVT_NEVER - engine->now);
+        lane->run.steps = over > 1 ? over - 1 : 1;
+        time = run_time(costs, &lane->run, lane->run.steps);
+    }
+    if (lane->slow_until > engine->now)
+        time = kvt_muldiv_ceil(time, lane->slow_permille, 1000);
+    lane->end = kvt_ticks_later(engine->now, time);
+    kvt_assert(time > 0 && lane->end > engine->now);
+    kvt_timeline_set(&engine->timeline, slot, lane->end);
+    if (state->spec.role == KVT_ROLE_PREFILL && kvt_des_has_link(engine) &&
+        engine->spec.link.stream == KVT_STREAM_BY_LAYER)
+        kvt_timeline_set(&engine->timeline, kvt_des_layer_slot(replica),
+                         kvt_ticks_later(engine->now, time / engine->spec.link.layers));
 }
 
 static void step_end(struct kvt_des *engine, int32_t replica)
@@ -433,6 +335,10 @@ static void step_end(struct kvt_des *engine, int32_t replica)
             run->steps == 1 ? lane->end
                             : run->start + kvt_costs_decode(costs_of(engine, replica), run->decodes,
                                                             run->context, run->windowed);
+        if (engine->faults != NULL) {
+            kvt_faults_step_ends(engine->faults, replica);
+            act(engine);
+        }
         kvt_core_extend(core, replica, run->steps - 1);
         kvt_observe_run(&engine->observer, core, replica, costs_of(engine, replica), run, step,
                         first_end, lane->end);
@@ -456,28 +362,36 @@ static void happen(struct kvt_des *engine, int32_t slot)
         return;
     }
     if (slot >= SLOT_REPLICAS) {
-        first_layer(engine, slot - SLOT_REPLICAS);
+        kvt_des_first_layer(engine, slot - SLOT_REPLICAS);
         return;
     }
     int32_t r;
     switch (slot) {
+    case SLOT_FAULT:
+        for (int32_t i = 0; i < replicas; i++)
+            settle(engine, i);
+        kvt_faults_strike(engine->faults);
+        return;
     case SLOT_ARRIVAL:
         arrival(engine);
         return;
     case SLOT_LINK:
-        flows_end(engine);
+        kvt_des_flows_end(engine);
         return;
     case SLOT_DELIVERY:
-        r = delay_take(&engine->deliveries);
-        kvt_timeline_set(&engine->timeline, SLOT_DELIVERY, delay_next(&engine->deliveries));
+        r = reaches(engine, KVT_MESSAGE_DONE, kvt_delay_take(&engine->deliveries));
+        kvt_timeline_set(&engine->timeline, SLOT_DELIVERY, kvt_delay_next(&engine->deliveries));
+        if (r == KVT_NONE)
+            break;
         kvt_core_transfer_done(&engine->core, r);
         observe_waiting(engine, engine->core.requests[r].decode_replica);
         break;
     default:
-        r = delay_take(&engine->acknowledgements);
+        r = reaches(engine, KVT_MESSAGE_ACK, kvt_delay_take(&engine->acknowledgements));
         kvt_timeline_set(&engine->timeline, SLOT_ACKNOWLEDGEMENT,
-                         delay_next(&engine->acknowledgements));
-        kvt_core_acknowledge(&engine->core, r);
+                         kvt_delay_next(&engine->acknowledgements));
+        if (r != KVT_NONE)
+            kvt_core_acknowledge(&engine->core, r);
         break;
     }
     carry_out(engine);
@@ -497,6 +411,10 @@ bool kvt_des_step(struct kvt_des *engine, int64_t events)
         engine->position = slot > engine->position ? slot : engine->position;
         engine->events++;
         happen(engine, slot);
+        if (engine->faults != NULL) {
+            act(engine);
+            kvt_timeline_set(&engine->timeline, SLOT_FAULT, kvt_faults_next(engine->faults));
+        }
     }
     return true;
 }
@@ -508,14 +426,7 @@ void kvt_des_cancel(struct kvt_des *engine, int32_t r, kvt_ticks at)
     if (at > engine->now)
         engine->position = 0;
     engine->now = engine->core.log.now = at;
-    const struct kvt_request *request = &engine->core.requests[r];
-    if (request->state == KVT_REQUEST_RUNNING)
-        settle(engine,
-               request->decode_replica != KVT_NONE ? request->decode_replica : request->replica);
-    kvt_core_cancel(&engine->core, r);
-    carry_out(engine);
-    observe_waiting(engine, request->replica);
-    observe_waiting(engine, request->decode_replica);
+    cancel(engine, r);
 }
 
 /* Something is yet to end, but out of reach. */
@@ -539,8 +450,10 @@ enum kvt_status kvt_des_finish(struct kvt_des *engine, bool interrupted, struct 
         kvt_series_set(series, engine->now, value);
     }
     kvt_core_audit(core);
-    if (interrupted)
-        return KVT_OK;
+    if (engine->faults != NULL)
+        kvt_faults_finish(engine->faults);
+    if (interrupted || engine->faults != NULL)
+        return KVT_OK; /* a fault may leave requests and pages that nobody will come back for */
     if (is_under_way(engine))
         return kvt_err_set(err, KVT_ELIMIT,
                            "simulated time ran out after 104 days with %lld requests left",

@@ -21,9 +21,11 @@
 #define KVT_DES_ENGINE_H
 
 #include "sim/cost/costs.h"
+#include "sim/des/delay.h"
 #include "sim/des/link.h"
 #include "sim/des/observe.h"
 #include "sim/des/timeline.h"
+#include "sim/fault/faults.h"
 #include "sim/serve/core.h"
 
 struct kvt_link_spec {
@@ -53,15 +55,11 @@ struct kvt_des_spec {
 struct kvt_lane { /* one replica in time */
     bool running;
     struct kvt_run run;
-    kvt_ticks end;  /* of the run as planned */
-    kvt_ticks busy; /* time spent in steps */
-    int64_t steps;  /* steps ended */
-};
-
-struct kvt_delay { /* things that happen a fixed time after they were put in: first in, first out */
-    int32_t *request; /* ring of `capacity`, a power of two */
-    kvt_ticks *time;
-    uint32_t capacity, first, count;
+    kvt_ticks end;                    /* of the run as planned */
+    kvt_ticks busy;                   /* time spent in steps */
+    int64_t steps;                    /* steps ended */
+    kvt_ticks down_until, slow_until; /* faults; 0 */
+    int64_t slow_permille;
 };
 
 struct kvt_des {
@@ -76,12 +74,17 @@ struct kvt_des {
     kvt_ticks now;
     int32_t position; /* the last slot handled at this time: what comes before is past */
     int64_t events;
-    int64_t *ahead_bytes; /* by-layer: [requests] of the chunk that is being computed */
+    struct kvt_faults *faults; /* NULL: none; set by kvt_des_set_faults */
+    int64_t *ahead_bytes;      /* by-layer: [requests] of the chunk that is being computed */
 };
 
 /* Everything is taken from the arena. The spec's arrays are borrowed. */
 enum kvt_status kvt_des_init(struct kvt_des *engine, struct kvt_arena *arena,
                              const struct kvt_des_spec *spec, struct kvt_err *err);
+
+/* Let faults (initialised on engine->core, borrowed) strike this run. Before the first step. A run
+ * with faults may end with requests or pages that nobody will come back for. */
+void kvt_des_set_faults(struct kvt_des *engine, struct kvt_faults *faults);
 
 /* Handle up to events of what happens next. False when nothing happens any more. */
 bool kvt_des_step(struct kvt_des *engine, int64_t events);

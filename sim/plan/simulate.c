@@ -6,11 +6,13 @@
 #include <time.h>
 
 #include "sim/base/assert.h"
+#include "sim/plan/fault_plan.h"
 #include "sim/plan/load.h"
 
 #define CLOSED_WAVES    8 /* requests of a closed loop that names none: so many per client */
 #define CLOSED_MAX      (1 << 20)
 #define EVENTS_PER_LOOK 4096 /* between looks at stop and progress */
+#define FAULT_BYTES     (2 << 20)
 #define COSTS_BYTES     (64 << 20)
 
 double kvt_wall_seconds(void)
@@ -133,8 +135,9 @@ static enum kvt_status make_fleet(struct kvt_simulation *simulation,
                                   const struct kvt_simulate_options *options, struct kvt_err *err)
 {
     const struct kvt_trace *trace = &simulation->trace;
-    struct kvt_fleet_load load = {
-        .requests = trace->count, .hashed = trace->hash_begin != NULL, .named = options->named};
+    struct kvt_fleet_load load = {.requests = trace->count,
+                                  .hashed = trace->hash_begin != NULL,
+                                  .named = options->named || options->strikes != NULL};
     return kvt_fleet_init(simulation->fleet, &simulation->costs_arena, simulation->config, &load,
                           options->talk, err);
 }
@@ -151,6 +154,27 @@ static enum kvt_status lend_trace(struct kvt_simulation *simulation,
 }
 
 /* base: NULL, or the run that lends what errors leave as it is. */
+static enum kvt_status take_faults(struct kvt_simulation *simulation,
+                                   const struct kvt_simulate_options *options, struct kvt_err *err)
+{
+    struct kvt_faults_spec spec = {.strikes = options->strikes,
+                                   .count = options->strike_count,
+                                   .seed = simulation->config->run.seed};
+    const struct kvt_config *config = simulation->config;
+    int main_role = config->roles[KVT_ROLE_SERVE].present ? KVT_ROLE_SERVE : KVT_ROLE_DECODE;
+    for (int role = 0; role < KVT_ROLE_COUNT; role++) {
+        int whose = config->faults.everywhere ? main_role : role;
+        simulation->guards[role] = kvt_guards_of(&config->roles[whose].guard);
+        spec.guards[role] = &simulation->guards[role];
+    }
+    KVT_TRY(kvt_arena_get(&simulation->arena, 1, sizeof *simulation->faults, "faults",
+                          &simulation->faults, err));
+    KVT_TRY(
+        kvt_faults_init(simulation->faults, &simulation->arena, &simulation->des.core, &spec, err));
+    kvt_des_set_faults(&simulation->des, simulation->faults);
+    return KVT_OK;
+}
+
 static enum kvt_status setup(struct kvt_simulation *simulation, const struct kvt_simulation *base,
                              struct kvt_error_factors *errors,
                              const struct kvt_simulate_options *options, struct kvt_err *err)
@@ -170,30 +194,15 @@ static enum kvt_status setup(struct kvt_simulation *simulation, const struct kvt
     }
     struct kvt_des_spec spec = spec_of(simulation, options);
     size_t bytes = kvt_des_bytes(&spec) + (size_t)simulation->trace.count * 24 + (1 << 20);
+    if (options->strikes != NULL)
+        bytes += FAULT_BYTES;
     KVT_TRY(kvt_arena_init(&simulation->arena, bytes, err));
     KVT_TRY(kvt_des_init(&simulation->des, &simulation->arena, &spec, err));
     simulation->des.core.log.sink = options->sink;
     simulation->des.core.log.context = options->context;
     KVT_TRY(take_columns(simulation, &simulation->arena, err));
     name_replicas(simulation);
-    return KVT_OK;
-}
-
-/* Guards whose behaviour is not simulated yet: they count in memory, and a tag check in step time.
- */
-static void warn_about_guards(const struct kvt_config *config, FILE *talk)
-{
-    for (int role = 0; role < KVT_ROLE_COUNT && talk != NULL; role++) {
-        const struct kvt_config_guard *guard = &config->roles[role].guard;
-        bool acts = false;
-        for (int kind = 0; kind < KVT_GUARD_COUNT; kind++)
-            acts = acts || (guard->on[kind] && kind != KVT_GUARD_NONE && kind != KVT_GUARD_FIFO);
-        if (config->roles[role].present && acts)
-            fprintf(talk,
-                    "kvtwin: warning: %s: guards count in memory and tag checks in step time; "
-                    "what they would catch is not simulated\n",
-                    kvt_role_names[role]);
-    }
+    return options->strikes != NULL ? take_faults(simulation, options, err) : KVT_OK;
 }
 
 enum kvt_status kvt_simulation_init(struct kvt_simulation *simulation,
@@ -206,7 +215,6 @@ enum kvt_status kvt_simulation_init(struct kvt_simulation *simulation,
                           "want one value to simulate, got a domain of choices: choose one with "
                           "--set %s=...",
                           kvt_config_domain(config, 0)->path);
-    warn_about_guards(config, options->talk);
     double start = kvt_wall_seconds();
     enum kvt_status status = read_load(simulation, err);
     double read = kvt_wall_seconds();

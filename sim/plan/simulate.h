@@ -19,8 +19,10 @@
 #include "sim/trace/trace.h"
 
 struct kvt_simulate_options {
-    bool exact; /* every decode step by itself */
-    bool named; /* page-level records are wanted in the log */
+    bool exact;                       /* every decode step by itself */
+    bool named;                       /* page-level records are wanted in the log */
+    const struct kvt_strike *strikes; /* NULL: no faults; names pages; borrowed */
+    int32_t strike_count;
     FILE *talk; /* warnings of the cost model; NULL: none */
     void (*sink)(void *context, const struct kvt_decision *decision); /* NULL: no log */
     void *context;
@@ -35,6 +37,8 @@ struct kvt_simulation {
     struct kvt_trace trace;
     struct kvt_fleet *fleet; /* owned, as all below */
     struct kvt_des des;
+    struct kvt_guards guards[KVT_ROLE_COUNT];
+    struct kvt_faults *faults; /* in the arena; NULL: none */
     struct kvt_result_replica *replicas;
     char (*replica_names)[32];
     const char **names; /* of the replicas, in the order of a decision's replica; set by init */

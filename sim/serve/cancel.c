@@ -51,7 +51,9 @@ void kvt_core_cancel(struct kvt_core *core, int32_t r)
     struct kvt_replica *away =
         request->decode_replica != KVT_NONE ? &core->replicas[request->decode_replica] : NULL;
     struct kvt_replica *runs = away != NULL ? away : home;
-    kvt_core_note(core, KVT_DECIDE_ABORT, r, runs->id, request->generated);
+    int32_t generated =
+        state == KVT_REQUEST_RUNNING ? kvt_batch_generated(&runs->batch, r) : request->generated;
+    kvt_core_note(core, KVT_DECIDE_ABORT, r, runs->id, generated);
     bool decoded = state == KVT_REQUEST_RUNNING && runs->batch.committed > request->joined;
     request->state = KVT_REQUEST_ABORTED;
     switch (state) {

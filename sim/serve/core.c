@@ -254,7 +254,8 @@ void kvt_core_leave(struct kvt_core *core, int32_t r, enum kvt_request_state sta
 
 void kvt_core_release_member(struct kvt_core *core, struct kvt_replica *replica, int32_t r)
 {
-    if (replica->batch.planned == replica->batch.committed) {
+    if (replica->batch.planned == replica->batch.committed ||
+        core->requests[r].unfenced == replica->id + 1) {
         kvt_replica_release(core, replica, r);
         return;
     }

@@ -123,6 +123,34 @@ void kvt_pages_free_one(struct kvt_pages *pages, int32_t page)
     free_list_add(pages, page, page);
 }
 
+int32_t kvt_pages_withdraw(struct kvt_pages *pages, int32_t page)
+{
+    kvt_assert(pages->named && pages->state[page] == KVT_PAGE_FREE);
+    int32_t before = KVT_NONE;
+    for (int32_t at = pages->free_first; at != page; at = pages->next[at])
+        before = at;
+    if (before == KVT_NONE)
+        pages->free_first = pages->next[page];
+    else
+        pages->next[before] = pages->next[page];
+    if (pages->free_last == page)
+        pages->free_last = before;
+    pages->next[page] = KVT_NONE;
+    pages->state[page] = KVT_PAGE_QUARANTINED;
+    pages->free--;
+    pages->quarantined++;
+    return page;
+}
+
+void kvt_pages_restore(struct kvt_pages *pages, int32_t page)
+{
+    kvt_assert(pages->state[page] == KVT_PAGE_QUARANTINED);
+    pages->state[page] = KVT_PAGE_FREE;
+    pages->quarantined--;
+    pages->free++;
+    free_list_add(pages, page, page);
+}
+
 void kvt_pages_set_cached(struct kvt_pages *pages, int32_t page, bool cached)
 {
     kvt_assert(pages->named);

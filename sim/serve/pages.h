@@ -57,6 +57,11 @@ int32_t kvt_pages_pop_own(struct kvt_pages *pages, struct kvt_holding *holding);
 /* One page, by id, becomes free (from held or cached). Named only. */
 void kvt_pages_free_one(struct kvt_pages *pages, int32_t page);
 
+/* A free page leaves service (quarantined, lost, withheld), or comes back. Named only. O(free
+ * pages) unless it is the first. Returns page. */
+int32_t kvt_pages_withdraw(struct kvt_pages *pages, int32_t page);
+void kvt_pages_restore(struct kvt_pages *pages, int32_t page);
+
 /* A shared page is held by its first request, or no longer by any. Named only. */
 void kvt_pages_set_cached(struct kvt_pages *pages, int32_t page, bool cached);
 

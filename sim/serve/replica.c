@@ -69,18 +69,27 @@ void kvt_replica_take(struct kvt_core *core, struct kvt_replica *replica, int32_
                    last == KVT_NONE ? holding->first : pages->next[last]);
 }
 
+/* Whatever fences it. */
+static void give_back(struct kvt_replica *replica, struct kvt_holding *holding)
+{
+    int16_t fences = holding->fences;
+    holding->fences = 0;
+    kvt_pages_give_back(&replica->pages, holding);
+    if (holding->shared > 0)
+        kvt_prefix_release(&replica->prefix, holding);
+    holding->fences = fences;
+}
+
 void kvt_replica_release(struct kvt_core *core, struct kvt_replica *replica, int32_t r)
 {
     struct kvt_holding *holding = kvt_replica_holding(replica, &core->requests[r]);
-    if (holding->fences > 0) {
+    if (holding->fences > 0 && core->requests[r].unfenced != replica->id + 1) {
         holding->releasing = true;
         return;
     }
     holding->releasing = false;
     kvt_core_note(core, KVT_DECIDE_FREE, r, replica->id, holding->pages);
-    kvt_pages_give_back(&replica->pages, holding);
-    if (holding->shared > 0)
-        kvt_prefix_release(&replica->prefix, holding);
+    give_back(replica, holding);
     if (replica->blocked) {
         replica->blocked = false;
         kvt_replica_wake(core, replica, r);
@@ -216,12 +225,7 @@ void kvt_replica_preempt(struct kvt_core *core, struct kvt_replica *replica, int
     request->preemptions++;
     replica->preemptions++;
     core->preemptions++;
-    int16_t fences = holding->fences; /* of this replica's own steps: they run before any reuse */
-    holding->fences = 0;
-    kvt_pages_give_back(&replica->pages, holding);
-    if (holding->shared > 0)
-        kvt_prefix_release(&replica->prefix, holding);
-    holding->fences = fences;
+    give_back(replica, holding); /* fences are of this replica's own steps: before any reuse */
     if (replica->spec.role == KVT_ROLE_DECODE) {
         request->state = KVT_REQUEST_RETRACTED;
         kvt_queue_push(&replica->retracted, core->requests, r);

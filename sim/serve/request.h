@@ -65,6 +65,7 @@ struct kvt_request {
     int16_t decode_replica;
     int32_t preemptions;
     uint8_t state;           /* enum kvt_request_state */
+    int16_t unfenced;        /* a fault: 1 + the replica where its fences do not count; 0: none */
     bool in_transfer;        /* between its first byte on the link and the acknowledgement */
     struct kvt_holding home; /* on `replica` */
     struct kvt_holding away; /* on `decode_replica` */

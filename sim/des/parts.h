@@ -1,0 +1,48 @@
+/*
+ * parts.h - what the files of the engine share; engine.h is the whole
+ */
+#ifndef KVT_DES_PARTS_H
+#define KVT_DES_PARTS_H
+
+#include "sim/des/engine.h"
+
+/* Slots of the timeline, in their order at one time. */
+enum {
+    SLOT_FAULT,
+    SLOT_ARRIVAL,
+    SLOT_LINK,
+    SLOT_DELIVERY,
+    SLOT_ACKNOWLEDGEMENT,
+    SLOT_REPLICAS, /* then per replica: its first layer is computed (by-layer); its step ends */
+};
+
+static inline int32_t kvt_des_layer_slot(int32_t replica)
+{
+    return SLOT_REPLICAS + replica;
+}
+
+static inline int32_t kvt_des_step_slot(const struct kvt_des *engine, int32_t replica)
+{
+    return SLOT_REPLICAS + engine->core.replica_count + replica;
+}
+
+/* A time that is out of reach (past 104 days) never comes. */
+static inline kvt_ticks kvt_ticks_later(kvt_ticks now, kvt_ticks duration)
+{
+    return duration < KVT_NEVER - now ? now + duration : KVT_NEVER;
+}
+
+/* ---- transfers.c ---- */
+
+enum kvt_status kvt_des_link_init(struct kvt_des *engine, struct kvt_arena *arena,
+                                  struct kvt_err *err);
+bool kvt_des_has_link(const struct kvt_des *engine);
+
+/* The core sends a piece; the first layer of a chunk is computed; flows on the link ended; the
+ * client of a request in transfer went away. */
+void kvt_des_send(struct kvt_des *engine, const struct kvt_effect *effect);
+void kvt_des_first_layer(struct kvt_des *engine, int32_t replica);
+void kvt_des_flows_end(struct kvt_des *engine);
+void kvt_des_cut_transfer(struct kvt_des *engine, int32_t r);
+
+#endif

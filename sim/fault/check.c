@@ -1,0 +1,203 @@
+/*
+ * What the guards of a role see of a deviation, and when they look.
+ */
+#include "sim/fault/parts.h"
+
+/* Whether a tag differs from what its reader expects. When aliases are forced, a tag that could be
+ * equal by chance is taken as equal, and the run's weight bears it (rare.h). */
+static bool differs(struct kvt_faults *faults, const struct kvt_guards *guards,
+                    struct kvt_deviation *d, const struct kvt_tag_fields *stored, bool is_free)
+{
+    uint64_t expected = kvt_tag_value(&guards->tag, &d->expected);
+    bool differs = (is_free ? KVT_TAG_FREE : kvt_tag_value(&guards->tag, stored)) != expected;
+    if (!differs || !faults->force_aliases || is_free ||
+        !kvt_tag_by_chance(&guards->tag, &d->expected, stored))
+        return differs;
+    if (!d->forced)
+        kvt_force(1 / kvt_tag_values(&guards->tag), &faults->log_weight);
+    d->forced = true;
+    return false;
+}
+
+/* Whether any guard that is on would fire if it looked now. */
+static bool would_fire(struct kvt_faults *faults, const struct kvt_guards *guards,
+                       struct kvt_deviation *d)
+{
+    bool side = kvt_guards_have(guards, KVT_GUARD_TAG_SIDE);
+    bool inband = kvt_guards_have(guards, KVT_GUARD_TAG_INBAND);
+    bool digest = kvt_guards_have(guards, KVT_GUARD_DIGEST);
+    bool canary = kvt_guards_have(guards, KVT_GUARD_CANARY);
+    if (d->kind == KVT_NOTHING_WRONG)
+        return side || inband || digest || canary;
+    if (d->kind == KVT_TAG_FLIPPED)
+        return side || inband;
+    bool moved =
+        d->kind == KVT_READS_OTHER || d->kind == KVT_BYTES_OTHER || d->kind == KVT_BYTES_PARTIAL;
+    if (canary && (moved || d->kind == KVT_BYTES_POISONED))
+        return true;
+    if (digest && (d->kind == KVT_BYTES_OTHER || d->kind == KVT_BYTES_PARTIAL ||
+                   d->kind == KVT_BYTES_FLIPPED))
+        return true;
+    return (side && differs(faults, guards, d, &d->owned, d->owner_free)) ||
+           (inband && differs(faults, guards, d, &d->written, false));
+}
+
+/* The reader's place in the oldest step of a replica. */
+struct place {
+    bool decodes, first; /* first: of its steps here, the first */
+    const struct kvt_chunk *chunk;
+    int32_t tail;      /* page index that the step writes to */
+    int32_t generated; /* output tokens before the step */
+};
+
+static bool find_place(const struct kvt_faults *faults, int32_t id, int32_t r, struct place *place)
+{
+    const struct kvt_core *core = faults->core;
+    const struct kvt_replica *replica = &core->replicas[id];
+    const struct kvt_step *step = &replica->steps[replica->oldest];
+    const struct kvt_request *request = &core->requests[r];
+    *place = (struct place){.generated = request->generated};
+    if (replica->in_flight == 0)
+        return false;
+    for (int32_t i = 0; i < step->chunk_count; i++) {
+        if (step->chunks[i].request != r || request->state != KVT_REQUEST_PREFILL)
+            continue;
+        place->chunk = &step->chunks[i];
+        place->first = step->chunks[i].end - step->chunks[i].tokens == request->cached;
+        place->tail = (step->chunks[i].end - 1) / replica->spec.page_tokens;
+        place->generated -= step->chunks[i].last;
+        return true;
+    }
+    if (step->decodes == 0 || request->state != KVT_REQUEST_RUNNING ||
+        request->joined > replica->batch.committed)
+        return false;
+    int64_t run = replica->batch.committed - request->joined;
+    place->decodes = true;
+    place->first = run == 0;
+    place->tail = (int32_t)((request->context + run) / replica->spec.page_tokens);
+    place->generated = request->generated + (int32_t)run;
+    return true;
+}
+
+/* One draw per deviation and step, whatever else is drawn. */
+static bool sampled(const struct kvt_faults *faults, const struct kvt_deviation *d, int64_t step,
+                    double share)
+{
+    struct kvt_stream stream;
+    uint64_t entity = (uint64_t)(d - faults->deviations) << 40 | (uint64_t)step;
+    kvt_stream_init(&stream, faults->seed, KVT_PURPOSE_TAG, entity);
+    return kvt_stream_unit(&stream) < share;
+}
+
+static bool looks_before(const struct kvt_faults *faults, const struct kvt_guards *guards,
+                         const struct kvt_deviation *d, const struct place *place)
+{
+    switch (guards->check) {
+    case KVT_CHECK_ONCE:
+        return place->first;
+    case KVT_CHECK_BEFORE_READ:
+        return true;
+    case KVT_CHECK_BEFORE_WRITE:
+        return d->index == place->tail;
+    case KVT_CHECK_SAMPLED:
+        return sampled(faults, d, faults->core->replicas[d->replica].batch.committed,
+                       guards->sample);
+    case KVT_CHECK_AFTER_STEP:
+    case KVT_CHECK_COUNT:
+        break;
+    }
+    return false;
+}
+
+static bool bytes_are_wrong(const struct kvt_deviation *d)
+{
+    return d->kind != KVT_TAG_FLIPPED && d->kind != KVT_NOTHING_WRONG;
+}
+
+void kvt_fault_expose(struct kvt_faults *faults, struct kvt_deviation *d, int32_t generated)
+{
+    struct kvt_fault_result *result = &faults->results[d->strike];
+    if (d->exposed || !bytes_are_wrong(d))
+        return;
+    d->exposed = true;
+    d->generated = generated;
+    for (int32_t i = 0; i < faults->deviation_count; i++) { /* one request counts once */
+        const struct kvt_deviation *other = &faults->deviations[i];
+        if (other != d && other->open && other->exposed && other->reader == d->reader &&
+            other->strike == d->strike) {
+            d->generated = other->generated;
+            return;
+        }
+    }
+    result->hit++;
+    if (!result->exposed)
+        result->exposed_at = faults->core->log.now;
+    result->exposed = true;
+    const uint16_t *tenant = faults->core->tenant;
+    if (d->source != KVT_NONE && tenant != NULL && tenant[d->source] != tenant[d->reader])
+        result->cross_tenant = true;
+}
+
+static void fire(struct kvt_faults *faults, struct kvt_deviation *d, int32_t generated)
+{
+    struct kvt_fault_result *result = &faults->results[d->strike];
+    if (!result->detected)
+        result->detected_at = faults->core->log.now;
+    result->detected = true;
+    result->lost++;
+    result->false_aborts += !bytes_are_wrong(d);
+    kvt_core_note(faults->core, KVT_DECIDE_CHECK_MISS, d->reader, d->replica, d->page);
+    const struct kvt_guards *guards = faults->guards[faults->core->replicas[d->replica].spec.role];
+    if (kvt_guards_have(guards, KVT_GUARD_QUARANTINE))
+        kvt_fault_quarantine(faults, d->replica, d->page);
+    int32_t reader = d->reader;
+    kvt_fault_act(faults, (struct kvt_fault_action){.kind = KVT_FAULT_CANCEL, .request = reader});
+    kvt_fault_close(faults, reader, generated);
+}
+
+void kvt_faults_step_starts(struct kvt_faults *faults, int32_t id)
+{
+    const struct kvt_guards *guards = faults->guards[faults->core->replicas[id].spec.role];
+    for (int32_t i = 0; i < faults->deviation_count && faults->open[id] > 0; i++) {
+        struct kvt_deviation *d = &faults->deviations[i];
+        struct place place;
+        if (!d->open || d->replica != id || !find_place(faults, id, d->reader, &place))
+            continue;
+        if (looks_before(faults, guards, d, &place) && would_fire(faults, guards, d))
+            fire(faults, d, place.generated);
+        else
+            kvt_fault_expose(faults, d, place.generated);
+    }
+}
+
+void kvt_faults_step_ends(struct kvt_faults *faults, int32_t id)
+{
+    const struct kvt_guards *guards = faults->guards[faults->core->replicas[id].spec.role];
+    for (int32_t i = 0; i < faults->deviation_count && faults->open[id] > 0; i++) {
+        struct kvt_deviation *d = &faults->deviations[i];
+        struct place place;
+        if (guards->check == KVT_CHECK_AFTER_STEP && d->open && d->replica == id &&
+            find_place(faults, id, d->reader, &place) && would_fire(faults, guards, d))
+            fire(faults, d, place.generated);
+    }
+    kvt_fault_land_step(faults, id);
+}
+
+bool kvt_faults_watch(const struct kvt_faults *faults, int32_t id)
+{
+    const struct kvt_guards *guards = faults->guards[faults->core->replicas[id].spec.role];
+    for (int32_t i = 0; i < faults->landing_count; i++)
+        if (faults->landings[i].step && faults->landings[i].replica == id)
+            return true;
+    return faults->open[id] > 0 &&
+           (guards->check == KVT_CHECK_SAMPLED || guards->check == KVT_CHECK_AFTER_STEP);
+}
+
+/* Bytes land under a step that is running: it has been checked, and reads them. */
+void kvt_fault_expose_running(struct kvt_faults *faults, struct kvt_deviation *d)
+{
+    const struct kvt_guards *guards = faults->guards[faults->core->replicas[d->replica].spec.role];
+    struct place place;
+    if (guards->check != KVT_CHECK_AFTER_STEP && find_place(faults, d->replica, d->reader, &place))
+        kvt_fault_expose(faults, d, place.generated);
+}

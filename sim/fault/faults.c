@@ -1,0 +1,145 @@
+#include "sim/fault/faults.h"
+
+#include "sim/fault/parts.h"
+
+enum kvt_status kvt_faults_init(struct kvt_faults *faults, struct kvt_arena *arena,
+                                struct kvt_core *core, const struct kvt_faults_spec *spec,
+                                struct kvt_err *err)
+{
+    size_t count = (size_t)spec->count, replicas = (size_t)core->replica_count;
+    *faults = (struct kvt_faults){.core = core,
+                                  .strikes = spec->strikes,
+                                  .count = spec->count,
+                                  .seed = spec->seed,
+                                  .landing_page_capacity = 1 << 13,
+                                  .sink = core->log.sink,
+                                  .sink_context = core->log.context,
+                                  .swapped = {KVT_NONE, KVT_NONE}};
+    for (int role = 0; role < KVT_ROLE_COUNT; role++)
+        faults->guards[role] = spec->guards[role];
+    for (int32_t i = 0; i < core->replica_count; i++)
+        kvt_assert(core->replicas[i].pages.named);
+    KVT_TRY(kvt_arena_get(arena, count, sizeof *faults->armed, "faults", &faults->armed, err));
+    KVT_TRY(kvt_arena_get(arena, count, sizeof *faults->results, "faults", &faults->results, err));
+    KVT_TRY(kvt_arena_get(arena, KVT_DEVIATIONS_MAX, sizeof *faults->deviations, "faults",
+                          &faults->deviations, err));
+    KVT_TRY(kvt_arena_get(arena, replicas, sizeof *faults->open, "faults", &faults->open, err));
+    KVT_TRY(kvt_arena_get(arena, replicas, sizeof *faults->incarnation, "faults",
+                          &faults->incarnation, err));
+    KVT_TRY(kvt_arena_get(arena, (size_t)faults->landing_page_capacity, 3 * sizeof(int32_t),
+                          "faults", &faults->landing_pages, err));
+    KVT_TRY(kvt_arena_get(arena, KVT_FAULT_ACTIONS, sizeof *faults->actions, "faults",
+                          &faults->actions, err));
+    core->log.sink = kvt_fault_see;
+    core->log.context = faults;
+    return KVT_OK;
+}
+
+/* ---- what is due -------------------------------------------------------------------------- */
+
+static kvt_ticks earlier(kvt_ticks a, kvt_ticks b)
+{
+    return a < b ? a : b;
+}
+
+kvt_ticks kvt_faults_next(const struct kvt_faults *faults)
+{
+    kvt_ticks next = faults->next < faults->count ? faults->strikes[faults->next].time : KVT_NEVER;
+    for (int32_t i = 0; i < faults->landing_count; i++)
+        next = earlier(next, faults->landings[i].time);
+    for (int32_t i = 0; i < faults->withheld_count; i++)
+        next = earlier(next, faults->withheld[i].until);
+    for (int32_t i = 0; i < faults->deviation_count; i++)
+        if (faults->deviations[i].open)
+            next = earlier(next, faults->deviations[i].heals);
+    return next;
+}
+
+static void strike(struct kvt_faults *faults, int32_t at)
+{
+    const struct kvt_strike *s = &faults->strikes[at];
+    enum kvt_fault_kind kind = kvt_fault_variants[s->variant].kind;
+    kvt_core_note(faults->core, KVT_DECIDE_INJECT, s->request, s->replica, s->variant);
+    if (kvt_fault_is_armed[kind])
+        faults->armed[faults->armed_count++] = at;
+    else if (kind == KVT_FAULT_LEAK || kind == KVT_FAULT_LIVENESS)
+        kvt_fault_withhold(faults, at);
+    else if (kind == KVT_FAULT_NODE_FAULT)
+        kvt_fault_strike_node(faults, at);
+    else
+        kvt_fault_strike_table(faults, at);
+}
+
+void kvt_faults_strike(struct kvt_faults *faults)
+{
+    kvt_ticks now = faults->core->log.now;
+    while (faults->next < faults->count && faults->strikes[faults->next].time <= now)
+        strike(faults, faults->next++);
+    kvt_fault_land_due(faults);
+    for (int32_t i = 0; i < faults->withheld_count;)
+        if (faults->withheld[i].until <= now)
+            kvt_fault_give_back(faults, i);
+        else
+            i++;
+    for (int32_t i = 0; i < faults->deviation_count; i++) {
+        struct kvt_deviation *d = &faults->deviations[i];
+        if (!d->open || d->heals > now)
+            continue;
+        d->heals = KVT_NEVER;
+        if (d->exposed)
+            continue; /* too late: its reader goes on from what it read */
+        d->open = false;
+        faults->open[d->replica]--;
+    }
+    kvt_fault_sweep(faults);
+}
+
+/* ---- the end ------------------------------------------------------------------------------ */
+
+static enum kvt_fault_outcome outcome_of(const struct kvt_faults *faults, int32_t at)
+{
+    const struct kvt_fault_result *result = &faults->results[at];
+    const struct kvt_strike *s = &faults->strikes[at];
+    if (!result->activated)
+        return KVT_OUTCOME_MASKED;
+    if (s->variant == KVT_STRIKE_NODE_CRASH || (result->lost > 0 && !result->detected))
+        return KVT_OUTCOME_CRASHED;
+    if (result->detected)
+        return KVT_OUTCOME_DETECTED;
+    if (result->leaked > 0)
+        return KVT_OUTCOME_ESCAPED;
+    if (s->variant == KVT_STRIKE_MESSAGE_DONE && faults->core->live > 0)
+        return KVT_OUTCOME_HUNG;
+    for (int32_t i = 0; i < faults->deviation_count; i++)
+        if (faults->deviations[i].strike == at && faults->deviations[i].open)
+            return KVT_OUTCOME_HARMLESS;
+    for (int32_t i = 0; i < faults->withheld_count; i++)
+        if (faults->withheld[i].strike == at)
+            return KVT_OUTCOME_HARMLESS;
+    bool lasts = s->variant == KVT_STRIKE_MESSAGE_ACK || s->variant == KVT_STRIKE_NODE_SLOW ||
+                 s->variant == KVT_STRIKE_LIVENESS_WITHHELD; /* it cost capacity or time */
+    return lasts ? KVT_OUTCOME_HARMLESS : KVT_OUTCOME_MASKED;
+}
+
+bool kvt_faults_are_settled(const struct kvt_faults *faults)
+{
+    if (faults->next < faults->count || faults->armed_count > 0 || faults->landing_count > 0 ||
+        faults->poisoned_count > 0)
+        return false;
+    for (int32_t i = 0; i < faults->core->replica_count; i++)
+        if (faults->open[i] > 0)
+            return false;
+    for (int32_t i = 0; i < faults->withheld_count; i++)
+        if (faults->withheld[i].until != KVT_NEVER)
+            return false;
+    for (int32_t i = 0; i < faults->count; i++)
+        if (faults->strikes[i].variant == KVT_STRIKE_MESSAGE_DONE)
+            return false; /* whether somebody hangs shows at the end */
+    return true;
+}
+
+void kvt_faults_finish(struct kvt_faults *faults)
+{
+    for (int32_t i = 0; i < faults->count; i++)
+        faults->results[i].outcome = outcome_of(faults, i);
+}

@@ -1,0 +1,196 @@
+/*
+ * faults.h - faults that strike a run, what its guards see of them, and what really happened
+ *
+ * The core believes that a page table names the right pages and that a page holds what was written
+ * to it. A fault makes the device differ from that belief. So the truth is the core's state plus a
+ * list of *deviations*: request r, at page `index` of its text, reads a page that is not its own,
+ * or its own page with bytes that are not. The simulated system never looks at this list
+ * (TigerBeetle's "pristine memory plus a fault overlay"); a run without faults has none and costs
+ * nothing.
+ *
+ *   strike      at its time, or at the first fitting event from then on, makes deviations
+ * (strike.c) check       before a step runs, after it ran, or when the guard says so: each
+ * deviation of a request in the step is put to the guards of its role (check.c). What a guard sees
+ *               follows from real tag values (tag.h), so aliases happen as often as they should
+ *   exposure    a step that is not stopped reads wrong bytes: from there on every token of the
+ *               request is wrong, whatever happens to the page
+ *   outcome     at the end each strike has one outcome, with the tokens that leaked, the requests
+ * that were hit, and whether bytes of another tenant were among what was read
+ *
+ * A driver (sim/des, runtime/) owns one of these per run, feeds it the core's decisions (it is the
+ * sink of the core's log and passes them on), tells it when steps start and end, and carries out
+ * the actions that it leaves.
+ *
+ * Guards that prevent: deferred-free (premature-free, late-write), zero-on-free (residue), lease
+ * (stale readers younger than its term, leaks), request-id (misdirected and repeated messages).
+ * Guards that detect, by what of a deviation they see:
+ *
+ *                     reads another   bytes of a late   part not   flipped   poisoned   tag
+ *                     page            or other writer   landed     bytes     prefix     flipped
+ *   tag-side          by value        no                no         no        no         fires
+ *   tag-inband        by value        by value          by value   no        no         fires
+ *   digest            no              yes               yes        yes       no         no
+ *   canary            yes             yes               yes        no        yes        no
+ */
+#ifndef KVT_FAULT_FAULTS_H
+#define KVT_FAULT_FAULTS_H
+
+#include "sim/base/random.h"
+#include "sim/fault/kinds.h"
+#include "sim/fault/rare.h"
+#include "sim/fault/tag.h"
+#include "sim/serve/core.h"
+
+struct kvt_guards { /* of one role */
+    uint32_t on;    /* bit of each enum kvt_guard_kind */
+    enum kvt_guard_check check;
+    double sample;   /* of checks that are made, for `sampled` */
+    kvt_ticks lease; /* term */
+    struct kvt_tag_kind tag;
+};
+
+static inline bool kvt_guards_have(const struct kvt_guards *guards, enum kvt_guard_kind kind)
+{
+    return guards->on >> kind & 1;
+}
+
+enum kvt_deviation_kind {
+    KVT_READS_OTHER,    /* the table names another page */
+    KVT_BYTES_OTHER,    /* the page was overwritten by another writer */
+    KVT_BYTES_PARTIAL,  /* part of the page's bytes never arrived, or not yet */
+    KVT_BYTES_FLIPPED,  /* bits changed under everybody's feet */
+    KVT_BYTES_POISONED, /* a shared page holds another text than its key says */
+    KVT_BYTES_RESIDUE,  /* bytes nobody wrote for this request are read */
+    KVT_BYTES_COPIED,   /* one of the above that went through host memory: stamped anew */
+    KVT_TAG_FLIPPED,    /* only the tag is wrong */
+    KVT_NOTHING_WRONG,  /* a false alarm waits to fire */
+};
+
+struct kvt_deviation {
+    int32_t strike; /* index in the plan */
+    int32_t kind;   /* enum kvt_deviation_kind */
+    int32_t replica, reader, index, page;
+    int32_t source;                 /* whose bytes are read; KVT_NONE: nobody's */
+    struct kvt_tag_fields expected; /* by the reader */
+    struct kvt_tag_fields written;  /* by the writer of the bytes: in-band */
+    struct kvt_tag_fields owned;    /* by the allocator: side array */
+    bool owner_free;                /* the page is free: its side tag is the reserved value */
+    kvt_ticks heals;                /* KVT_NEVER */
+    bool exposed, open, forced;
+    int32_t generated; /* output tokens of the reader before its first wrong one */
+};
+
+struct kvt_fault_result { /* of one strike */
+    bool activated, exposed, detected;
+    enum kvt_fault_outcome outcome;
+    bool cross_tenant;    /* bytes of another tenant were read */
+    int32_t hit;          /* requests that read wrong bytes */
+    int32_t lost;         /* requests aborted by a guard or with their node */
+    int32_t false_aborts; /* of those, with clean bytes */
+    int64_t leaked;       /* wrong tokens that went out */
+    kvt_ticks exposed_at, detected_at;
+};
+
+enum kvt_fault_action_kind {
+    KVT_FAULT_CANCEL, /* request: a guard, or its node's end, aborts it */
+    KVT_FAULT_DOWN,   /* replica runs no step until `until` */
+    KVT_FAULT_SLOW,   /* replica's steps take permille / 1000 times as long until `until` */
+    KVT_FAULT_WAKE,   /* replica: its steps must be looked at again */
+};
+
+struct kvt_fault_action {
+    enum kvt_fault_action_kind kind;
+    int32_t request, replica;
+    kvt_ticks until;
+    int64_t permille;
+};
+
+enum kvt_message { KVT_MESSAGE_DONE, KVT_MESSAGE_ACK };
+
+struct kvt_landing { /* bytes under way to pages that were given away */
+    int32_t strike, replica, request, tenant;
+    kvt_ticks time;
+    int32_t count;
+    int32_t first; /* in landing_pages */
+    bool step;     /* of the step in flight: lands when it ends */
+    bool sender;   /* pages that are read by a transfer: it ends when its message comes */
+    int32_t slot;  /* token within the page; -1: the whole page */
+};
+
+struct kvt_withheld { /* free pages that are out of reach */
+    int32_t strike, replica, pages;
+    int32_t first; /* linked through pages->next */
+    kvt_ticks until;
+};
+
+#define KVT_DEVIATIONS_MAX 1024
+#define KVT_LANDINGS_MAX   64
+#define KVT_FAULT_ACTIONS  4096
+
+struct kvt_faults {
+    struct kvt_core *core;            /* borrowed */
+    const struct kvt_strike *strikes; /* borrowed, [count], by time */
+    int32_t count, next, armed_count;
+    int32_t *armed;                   /* [count] strikes that wait for an event */
+    struct kvt_fault_result *results; /* [count] */
+    const struct kvt_guards *guards[KVT_ROLE_COUNT];
+    uint64_t seed;
+    bool force_aliases;               /* tags that could be equal by chance are */
+    double log_weight;                /* of the run, then */
+    struct kvt_deviation *deviations; /* [KVT_DEVIATIONS_MAX], open and closed */
+    int32_t deviation_count, *open;   /* [replicas] open ones that are read there */
+    struct kvt_landing landings[KVT_LANDINGS_MAX];
+    int32_t landing_count;
+    int32_t *landing_pages; /* page, generation, index: three each */
+    int32_t landing_page_count, landing_page_capacity;
+    int32_t swapped[2];    /* misdirected: its message is still to come */
+    uint32_t *incarnation; /* [replicas] restarts */
+    struct kvt_withheld withheld[KVT_LANDINGS_MAX];
+    int32_t withheld_count;
+    int32_t bad_pages[KVT_LANDINGS_MAX][2]; /* replica, page: to be taken out of service */
+    int32_t bad_page_count;
+    int32_t poisoned[16][3]; /* replica, page, strike */
+    int32_t poisoned_count;
+    struct kvt_fault_action *actions;
+    int32_t action_count;
+    void (*sink)(void *context, const struct kvt_decision *decision); /* where decisions go on to */
+    void *sink_context;
+};
+
+struct kvt_faults_spec {
+    const struct kvt_strike *strikes; /* by time; borrowed */
+    int32_t count;
+    const struct kvt_guards *guards[KVT_ROLE_COUNT]; /* of present roles; borrowed */
+    uint64_t seed;
+};
+
+/* Take memory and become the sink of the core's log, in front of what is there. Pools are named. */
+enum kvt_status kvt_faults_init(struct kvt_faults *faults, struct kvt_arena *arena,
+                                struct kvt_core *core, const struct kvt_faults_spec *spec,
+                                struct kvt_err *err);
+
+/* When something strikes, lands, heals or ends by itself, or KVT_NEVER. */
+kvt_ticks kvt_faults_next(const struct kvt_faults *faults);
+
+/* Do what is due at core->log.now. Leaves actions. */
+void kvt_faults_strike(struct kvt_faults *faults);
+
+/* A step of replica was planned and is about to run (its oldest), or ran and its tokens are about
+ * to be released. Leaves actions. */
+void kvt_faults_step_starts(struct kvt_faults *faults, int32_t replica);
+void kvt_faults_step_ends(struct kvt_faults *faults, int32_t replica);
+
+/* Whether steps of this replica have to be run one by one now. */
+bool kvt_faults_watch(const struct kvt_faults *faults, int32_t replica);
+
+/* A message about request r is about to be delivered: the request it reaches, or KVT_NONE when it
+ * is lost. */
+int32_t kvt_faults_message(struct kvt_faults *faults, enum kvt_message message, int32_t r);
+
+/* Whether nothing is left that could change an outcome: the run need not go on for its sake. */
+bool kvt_faults_are_settled(const struct kvt_faults *faults);
+
+/* The run ended: give every strike its outcome. */
+void kvt_faults_finish(struct kvt_faults *faults);
+
+#endif

@@ -1,0 +1,72 @@
+/*
+ * parts.h - what the files of this folder share; see faults.h for the whole
+ *
+ * strike.c makes deviations, watch.c follows the core's decisions, check.c asks the guards.
+ */
+#ifndef KVT_FAULT_PARTS_H
+#define KVT_FAULT_PARTS_H
+
+#include "sim/fault/faults.h"
+
+/* Page number `index` of r's text on a replica, shared ones included; KVT_NONE when r has fewer. */
+int32_t kvt_fault_page_at(const struct kvt_core *core, int32_t replica, int32_t r, int32_t index);
+
+/* What the allocator says of a page now. position is looked up among the owner's pages. */
+struct kvt_tag_fields kvt_fault_fields(const struct kvt_faults *faults, int32_t replica,
+                                       int32_t page);
+
+/* Add a deviation that the caller fills in; NULL when there are too many. The reader expects what
+ * the allocator says of its page, and tags say the same until the caller changes them. */
+struct kvt_deviation *kvt_fault_deviate(struct kvt_faults *faults, int32_t strike, int32_t replica,
+                                        int32_t reader, int32_t index,
+                                        enum kvt_deviation_kind kind);
+
+void kvt_fault_act(struct kvt_faults *faults, struct kvt_fault_action action);
+
+/* The reader reads wrong bytes from now on, having put out `generated` right tokens. */
+void kvt_fault_expose(struct kvt_faults *faults, struct kvt_deviation *d, int32_t generated);
+void kvt_fault_expose_running(struct kvt_faults *faults, struct kvt_deviation *d);
+
+/* The reader is gone, with `generated` tokens out in all: its deviations end. */
+void kvt_fault_close(struct kvt_faults *faults, int32_t reader, int32_t generated);
+
+/* The sink of the core's log. */
+void kvt_fault_see(void *context, const struct kvt_decision *decision);
+
+/* ---- targets: strike.c ---- */
+
+/* The strike's own stream: the same draws whatever else happens. */
+struct kvt_stream kvt_fault_stream(const struct kvt_faults *faults, int32_t strike);
+
+/* A request that decodes somewhere the strike may hit, and where; or KVT_NONE. O(members). */
+int32_t kvt_fault_pick(struct kvt_faults *faults, int32_t strike, struct kvt_stream *stream,
+                       int32_t *replica);
+
+int32_t kvt_fault_pages(const struct kvt_faults *faults, int32_t replica, int32_t r);
+const struct kvt_guards *kvt_fault_guards(const struct kvt_faults *faults, int32_t replica);
+void kvt_fault_wake(struct kvt_faults *faults, int32_t replica);
+
+/* ---- what strikes, by the files that do it ---- */
+
+void kvt_fault_strike_table(struct kvt_faults *faults, int32_t strike); /* strike.c */
+void kvt_fault_strike_node(struct kvt_faults *faults, int32_t strike);  /* pool.c, and below */
+void kvt_fault_withhold(struct kvt_faults *faults, int32_t strike);
+void kvt_fault_give_back(struct kvt_faults *faults, int32_t at);
+void kvt_fault_crash(struct kvt_faults *faults, int32_t strike, int32_t replica, kvt_ticks down);
+void kvt_fault_free_twice(struct kvt_faults *faults, int32_t replica, int32_t r, int32_t page);
+void kvt_fault_finished(struct kvt_faults *faults, int32_t replica, int32_t r); /* transfer.c */
+void kvt_fault_sending(struct kvt_faults *faults, int32_t r);
+void kvt_fault_land_due(struct kvt_faults *faults);
+
+/* The page leaves service as soon as it is free; see to those that are. */
+void kvt_fault_quarantine(struct kvt_faults *faults, int32_t replica, int32_t page);
+void kvt_fault_sweep(struct kvt_faults *faults);
+
+/* What the step in flight wrote to pages that were given away lands now. */
+void kvt_fault_land_step(struct kvt_faults *faults, int32_t replica);
+
+/* An armed strike of this variant, taken off the list; KVT_NONE. replica: where it may strike. */
+int32_t kvt_fault_take_armed(struct kvt_faults *faults, enum kvt_fault_variant variant,
+                             int32_t replica);
+
+#endif

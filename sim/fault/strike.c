@@ -1,0 +1,253 @@
+/*
+ * Faults of page tables, tags and bytes: who reads what instead.
+ */
+#include "sim/fault/parts.h"
+
+void kvt_fault_act(struct kvt_faults *faults, struct kvt_fault_action action)
+{
+    kvt_assert(faults->action_count < KVT_FAULT_ACTIONS);
+    faults->actions[faults->action_count++] = action;
+}
+
+void kvt_fault_wake(struct kvt_faults *faults, int32_t replica)
+{
+    kvt_fault_act(faults, (struct kvt_fault_action){.kind = KVT_FAULT_WAKE, .replica = replica});
+}
+
+const struct kvt_guards *kvt_fault_guards(const struct kvt_faults *faults, int32_t replica)
+{
+    return faults->guards[faults->core->replicas[replica].spec.role];
+}
+
+/* ---- targets ------------------------------------------------------------------------------ */
+
+struct kvt_stream kvt_fault_stream(const struct kvt_faults *faults, int32_t strike)
+{
+    struct kvt_stream stream;
+    kvt_stream_init(&stream, faults->seed, KVT_PURPOSE_FAULT, (uint64_t)strike);
+    return stream;
+}
+
+/* A request that decodes somewhere the strike may hit, or KVT_NONE. */
+int32_t kvt_fault_pick(struct kvt_faults *faults, int32_t strike, struct kvt_stream *stream,
+                       int32_t *replica)
+{
+    const struct kvt_core *core = faults->core;
+    const struct kvt_strike *s = &faults->strikes[strike];
+    int64_t all = 0;
+    for (int32_t i = 0; i < core->replica_count; i++)
+        if (s->replica == KVT_NONE || s->replica == i)
+            all += core->replicas[i].batch.members.count;
+    if (all == 0)
+        return KVT_NONE;
+    int64_t nth = (int64_t)kvt_stream_below(stream, (uint64_t)all);
+    for (int32_t i = 0; i < core->replica_count; i++) {
+        if (s->replica != KVT_NONE && s->replica != i)
+            continue;
+        for (int32_t r = core->replicas[i].batch.members.head; r != KVT_NONE;
+             r = core->requests[r].next) {
+            bool wanted = s->request == r;
+            if (s->request == KVT_NONE ? nth-- == 0 : wanted) {
+                *replica = i;
+                return r;
+            }
+        }
+    }
+    return KVT_NONE;
+}
+
+int32_t kvt_fault_pages(const struct kvt_faults *faults, int32_t replica, int32_t r)
+{
+    const struct kvt_core *core = faults->core;
+    return kvt_replica_holding(&core->replicas[replica], &core->requests[r])->pages;
+}
+
+/* A page that is held by another request than r alone, by number in the pool; KVT_NONE. */
+static int32_t pick_foreign(const struct kvt_faults *faults, int32_t id, int32_t r,
+                            struct kvt_stream *stream)
+{
+    const struct kvt_pages *pages = &faults->core->replicas[id].pages;
+    int32_t from = (int32_t)kvt_stream_below(stream, (uint64_t)pages->total);
+    for (int32_t i = 0; i < pages->total; i++) {
+        int32_t page = (from + i) % pages->total;
+        if (pages->state[page] == KVT_PAGE_HELD && pages->owner[page] != r &&
+            pages->owner[page] != KVT_NONE)
+            return page;
+    }
+    return KVT_NONE;
+}
+
+/* ---- page tables -------------------------------------------------------------------------- */
+
+/* r reads `page` in the place of its page `index`. */
+static struct kvt_deviation *redirect(struct kvt_faults *faults, int32_t strike, int32_t id,
+                                      int32_t r, int32_t index, int32_t page)
+{
+    struct kvt_deviation *d = kvt_fault_deviate(faults, strike, id, r, index, KVT_READS_OTHER);
+    if (d == NULL)
+        return NULL;
+    const struct kvt_pages *pages = &faults->core->replicas[id].pages;
+    d->page = page;
+    d->owned = d->written = kvt_fault_fields(faults, id, page);
+    d->owner_free = pages->state[page] == KVT_PAGE_FREE;
+    d->source = pages->owner[page];
+    kvt_fault_wake(faults, id);
+    return d;
+}
+
+/* r appends to its last page: a redirected one is damaged for its owner, unless the writer is
+ * checked before it writes. */
+static void writes_into(struct kvt_faults *faults, int32_t strike, int32_t id, int32_t r,
+                        int32_t index, int32_t page)
+{
+    const struct kvt_replica *replica = &faults->core->replicas[id];
+    int32_t owner = replica->pages.owner[page];
+    bool last = index == kvt_fault_pages(faults, id, r) - 1;
+    if (!last || owner == KVT_NONE || owner == r || replica->pages.state[page] != KVT_PAGE_HELD)
+        return;
+    struct kvt_tag_fields fields = kvt_fault_fields(faults, id, page);
+    struct kvt_deviation *d =
+        kvt_fault_deviate(faults, strike, id, owner, fields.position, KVT_BYTES_OTHER);
+    if (d == NULL)
+        return;
+    d->source = r;
+    d->written = (struct kvt_tag_fields){r, index, fields.generation, fields.incarnation};
+}
+
+static void stale_reader(struct kvt_faults *faults, int32_t strike, struct kvt_stream *stream)
+{
+    const struct kvt_strike *s = &faults->strikes[strike];
+    int32_t id, r = kvt_fault_pick(faults, strike, stream, &id);
+    if (r == KVT_NONE)
+        return;
+    int32_t page = s->page != KVT_NONE ? s->page : pick_foreign(faults, id, r, stream);
+    if (page == KVT_NONE)
+        return;
+    faults->results[strike].activated = true;
+    if (kvt_guards_have(kvt_fault_guards(faults, id), KVT_GUARD_LEASE) &&
+        s->delay <= kvt_fault_guards(faults, id)->lease)
+        return; /* its page is still kept for it */
+    int32_t index = (int32_t)kvt_stream_below(stream, (uint64_t)kvt_fault_pages(faults, id, r));
+    struct kvt_deviation *d = redirect(faults, strike, id, r, index, page);
+    if (d != NULL)
+        d->expected.generation = d->owned.generation - (uint32_t)s->amount;
+}
+
+static void wrong_map(struct kvt_faults *faults, int32_t strike, struct kvt_stream *stream)
+{
+    const struct kvt_strike *s = &faults->strikes[strike];
+    int32_t id, r = kvt_fault_pick(faults, strike, stream, &id);
+    if (r == KVT_NONE)
+        return;
+    int32_t count = kvt_fault_pages(faults, id, r);
+    int32_t index = (int32_t)kvt_stream_below(stream, (uint64_t)count);
+    if (s->variant == KVT_STRIKE_MAP_FOREIGN) {
+        int32_t page = pick_foreign(faults, id, r, stream);
+        if (page == KVT_NONE)
+            return;
+        redirect(faults, strike, id, r, index, page);
+        writes_into(faults, strike, id, r, index, page);
+        return;
+    }
+    if (count < 2)
+        return;
+    index = index < count - 1 ? index : count - 2;
+    int32_t other =
+        s->variant == KVT_STRIKE_MAP_NEXT
+            ? index + 1
+            : (index + 1 + (int32_t)kvt_stream_below(stream, (uint64_t)count - 1)) % count;
+    int32_t first = kvt_fault_page_at(faults->core, id, r, index);
+    int32_t second = kvt_fault_page_at(faults->core, id, r, other);
+    struct kvt_deviation *d = redirect(faults, strike, id, r, index, second);
+    if (d != NULL)
+        d->owned.owner = d->written.owner = r, d->owned.position = d->written.position = other;
+    if (s->variant != KVT_STRIKE_MAP_SWAP)
+        return;
+    d = redirect(faults, strike, id, r, other, first);
+    if (d != NULL)
+        d->owned.owner = d->written.owner = r, d->owned.position = d->written.position = index;
+}
+
+/* ---- bytes -------------------------------------------------------------------------------- */
+
+static void bit_flip(struct kvt_faults *faults, int32_t strike, struct kvt_stream *stream)
+{
+    const struct kvt_core *core = faults->core;
+    const struct kvt_strike *s = &faults->strikes[strike];
+    int32_t id = s->replica != KVT_NONE
+                     ? s->replica
+                     : (int32_t)kvt_stream_below(stream, (uint64_t)core->replica_count);
+    const struct kvt_pages *pages = &core->replicas[id].pages;
+    if (s->variant == KVT_STRIKE_FLIP_TABLE) {
+        int32_t where, r = kvt_fault_pick(faults, strike, stream, &where);
+        if (r == KVT_NONE)
+            return;
+        int32_t index =
+            (int32_t)kvt_stream_below(stream, (uint64_t)kvt_fault_pages(faults, where, r));
+        int32_t page = kvt_fault_page_at(core, where, r, index) ^ (1 << ((int32_t)s->amount & 30));
+        faults->results[strike].activated = true;
+        if (page < core->replicas[where].pages.total)
+            redirect(faults, strike, where, r, index, page);
+        else /* an illegal access: the node dies of it */
+            kvt_fault_crash(faults, strike, where, s->delay);
+        return;
+    }
+    int32_t page =
+        s->page != KVT_NONE ? s->page : (int32_t)kvt_stream_below(stream, (uint64_t)pages->total);
+    faults->results[strike].activated = true;
+    int32_t owner = pages->owner[page];
+    if (pages->state[page] != KVT_PAGE_HELD || owner == KVT_NONE)
+        return; /* nobody reads it before it is written again */
+    struct kvt_tag_fields fields = kvt_fault_fields(faults, id, page);
+    if (kvt_fault_page_at(core, id, owner, fields.position) != page)
+        return; /* in the prefix index: its owner is gone */
+    struct kvt_deviation *d =
+        kvt_fault_deviate(faults, strike, id, owner, fields.position,
+                          s->variant == KVT_STRIKE_FLIP_TAG ? KVT_TAG_FLIPPED : KVT_BYTES_FLIPPED);
+    if (d != NULL)
+        kvt_fault_wake(faults, id);
+}
+
+static void prefix_poison(struct kvt_faults *faults, int32_t strike, struct kvt_stream *stream)
+{
+    const struct kvt_core *core = faults->core;
+    const struct kvt_strike *s = &faults->strikes[strike];
+    for (int32_t id = 0; id < core->replica_count && faults->poisoned_count < 16; id++) {
+        const struct kvt_replica *replica = &core->replicas[id];
+        if (!replica->spec.prefix_cache || (s->replica != KVT_NONE && s->replica != id))
+            continue;
+        int32_t from = (int32_t)kvt_stream_below(stream, (uint64_t)replica->pages.total);
+        for (int32_t i = 0; i < replica->pages.total; i++) {
+            int32_t page = (from + i) % replica->pages.total;
+            if (replica->prefix.locks[page] < 0)
+                continue;
+            int32_t *entry = faults->poisoned[faults->poisoned_count++];
+            entry[0] = id, entry[1] = page, entry[2] = strike;
+            faults->results[strike].activated = true;
+            return;
+        }
+    }
+}
+
+static void false_alarm(struct kvt_faults *faults, int32_t strike, struct kvt_stream *stream)
+{
+    int32_t id, r = kvt_fault_pick(faults, strike, stream, &id);
+    if (r != KVT_NONE && kvt_fault_deviate(faults, strike, id, r, 0, KVT_NOTHING_WRONG) != NULL)
+        kvt_fault_wake(faults, id);
+}
+
+void kvt_fault_strike_table(struct kvt_faults *faults, int32_t strike)
+{
+    struct kvt_stream stream = kvt_fault_stream(faults, strike);
+    enum kvt_fault_kind kind = kvt_fault_variants[faults->strikes[strike].variant].kind;
+    if (kind == KVT_FAULT_STALE_READER)
+        stale_reader(faults, strike, &stream);
+    else if (kind == KVT_FAULT_WRONG_MAP)
+        wrong_map(faults, strike, &stream);
+    else if (kind == KVT_FAULT_PREFIX_POISON)
+        prefix_poison(faults, strike, &stream);
+    else if (kind == KVT_FAULT_BIT_FLIP)
+        bit_flip(faults, strike, &stream);
+    else
+        false_alarm(faults, strike, &stream);
+}

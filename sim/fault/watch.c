@@ -1,0 +1,196 @@
+/*
+ * The core's decisions, as they fall: requests that leave end their deviations, and armed strikes
+ * wait here for the event that they need.
+ */
+#include "sim/fault/parts.h"
+
+/* ---- deviations --------------------------------------------------------------------------- */
+
+int32_t kvt_fault_page_at(const struct kvt_core *core, int32_t id, int32_t r, int32_t index)
+{
+    const struct kvt_replica *replica = &core->replicas[id];
+    const struct kvt_holding *holding = kvt_replica_holding(replica, &core->requests[r]);
+    if (index < 0 || index >= holding->pages)
+        return KVT_NONE;
+    int32_t page = index < holding->shared ? holding->leaf : holding->first;
+    if (index < holding->shared)
+        for (int32_t i = holding->shared - 1; i > index; i--)
+            page = replica->prefix.parent[page];
+    else
+        for (int32_t i = holding->shared; i < index; i++)
+            page = replica->pages.next[page];
+    return page;
+}
+
+struct kvt_tag_fields kvt_fault_fields(const struct kvt_faults *faults, int32_t id, int32_t page)
+{
+    const struct kvt_replica *replica = &faults->core->replicas[id];
+    struct kvt_tag_fields fields = {.owner = replica->pages.owner[page],
+                                    .generation = replica->pages.generation[page],
+                                    .incarnation = faults->incarnation[id]};
+    if (fields.owner == KVT_NONE)
+        return fields;
+    const struct kvt_holding *holding =
+        kvt_replica_holding(replica, &faults->core->requests[fields.owner]);
+    int32_t index = holding->shared;
+    for (int32_t own = holding->first; own != KVT_NONE && own != page; index++)
+        own = replica->pages.next[own];
+    fields.position = index;
+    return fields;
+}
+
+struct kvt_deviation *kvt_fault_deviate(struct kvt_faults *faults, int32_t strike, int32_t replica,
+                                        int32_t reader, int32_t index, enum kvt_deviation_kind kind)
+{
+    int32_t page = kvt_fault_page_at(faults->core, replica, reader, index);
+    if (faults->deviation_count == KVT_DEVIATIONS_MAX || page == KVT_NONE)
+        return NULL;
+    struct kvt_deviation *d = &faults->deviations[faults->deviation_count++];
+    *d = (struct kvt_deviation){.strike = strike,
+                                .kind = kind,
+                                .replica = replica,
+                                .reader = reader,
+                                .index = index,
+                                .page = page,
+                                .source = KVT_NONE,
+                                .heals = KVT_NEVER,
+                                .open = true};
+    d->expected = (struct kvt_tag_fields){reader, index,
+                                          faults->core->replicas[replica].pages.generation[page],
+                                          faults->incarnation[replica]};
+    d->owned = d->written = d->expected;
+    faults->open[replica]++;
+    faults->results[strike].activated = true;
+    return d;
+}
+
+void kvt_fault_close(struct kvt_faults *faults, int32_t reader, int32_t generated)
+{
+    for (int32_t i = 0; i < faults->deviation_count; i++) {
+        struct kvt_deviation *d = &faults->deviations[i];
+        if (!d->open || d->reader != reader)
+            continue;
+        d->open = false;
+        faults->open[d->replica]--;
+        if (!d->exposed || generated <= d->generated)
+            continue;
+        struct kvt_fault_result *result = &faults->results[d->strike];
+        bool again = false; /* several pages of one request leak its tokens once */
+        for (int32_t j = 0; j < i; j++)
+            again =
+                again || (faults->deviations[j].strike == d->strike && !again &&
+                          faults->deviations[j].reader == reader && faults->deviations[j].exposed);
+        if (again)
+            continue;
+        result->leaked += generated - d->generated;
+        kvt_core_note(faults->core, KVT_DECIDE_ESCAPE, reader, d->replica, d->page);
+    }
+}
+
+/* On a decode replica the bytes go to host memory and come back into other pages, stamped anew:
+ * what is wrong with them stays, and no tag tells. Elsewhere they are computed again. */
+static void preempted(struct kvt_faults *faults, int32_t id, int32_t r)
+{
+    const struct kvt_replica *replica = &faults->core->replicas[id];
+    const struct kvt_request *request = &faults->core->requests[r];
+    if (replica->spec.role != KVT_ROLE_DECODE) {
+        kvt_fault_close(faults, r, request->generated);
+        return;
+    }
+    for (int32_t i = 0; i < faults->deviation_count; i++) {
+        struct kvt_deviation *d = &faults->deviations[i];
+        if (!d->open || d->reader != r || d->replica != id)
+            continue;
+        bool wrong = d->kind != KVT_TAG_FLIPPED && d->kind != KVT_NOTHING_WRONG;
+        if (wrong) {
+            d->kind = KVT_BYTES_COPIED;
+            d->owned = d->written = d->expected;
+            d->owner_free = false;
+        } else {
+            d->open = false;
+            faults->open[id]--;
+        }
+    }
+}
+
+/* ---- armed strikes ------------------------------------------------------------------------ */
+
+int32_t kvt_fault_take_armed(struct kvt_faults *faults, enum kvt_fault_variant variant,
+                             int32_t replica)
+{
+    for (int32_t i = 0; i < faults->armed_count; i++) {
+        int32_t strike = faults->armed[i];
+        const struct kvt_strike *s = &faults->strikes[strike];
+        if (s->variant != (int32_t)variant || (s->replica != KVT_NONE && s->replica != replica))
+            continue;
+        faults->armed_count--;
+        for (int32_t j = i; j < faults->armed_count; j++)
+            faults->armed[j] = faults->armed[j + 1];
+        return strike;
+    }
+    return KVT_NONE;
+}
+
+static int32_t index_of(const struct kvt_faults *faults, int32_t id, int32_t r, int32_t page)
+{
+    const struct kvt_replica *replica = &faults->core->replicas[id];
+    const struct kvt_holding *holding = kvt_replica_holding(replica, &faults->core->requests[r]);
+    int32_t index = holding->shared;
+    for (int32_t own = holding->first; own != KVT_NONE && own != page; index++)
+        own = replica->pages.next[own];
+    return index;
+}
+
+/* F10 and F6 wait for a page to be handed out. */
+static void allocated(struct kvt_faults *faults, int32_t id, int32_t r, int32_t page)
+{
+    int32_t strike = kvt_fault_take_armed(faults, KVT_STRIKE_RESIDUE_NAN, id);
+    if (strike != KVT_NONE) {
+        const struct kvt_guards *guards = faults->guards[faults->core->replicas[id].spec.role];
+        faults->results[strike].activated = true;
+        if (!kvt_guards_have(guards, KVT_GUARD_ZERO_ON_FREE))
+            kvt_fault_deviate(faults, strike, id, r, index_of(faults, id, r, page),
+                              KVT_BYTES_RESIDUE);
+    }
+    if (faults->armed_count > 0)
+        kvt_fault_free_twice(faults, id, r, page);
+}
+
+/* F5: who shares a poisoned page reads another text. */
+static void shares(struct kvt_faults *faults, int32_t id, int32_t r)
+{
+    for (int32_t i = 0; i < faults->poisoned_count; i++) {
+        const int32_t *poisoned = faults->poisoned[i];
+        int32_t shared = faults->core->requests[r].home.shared;
+        for (int32_t index = 0; index < shared && poisoned[0] == id; index++)
+            if (kvt_fault_page_at(faults->core, id, r, index) == poisoned[1]) {
+                kvt_fault_deviate(faults, poisoned[2], id, r, index, KVT_BYTES_POISONED);
+                break;
+            }
+    }
+}
+
+void kvt_fault_see(void *context, const struct kvt_decision *decision)
+{
+    struct kvt_faults *faults = context;
+    int32_t r = decision->request, id = decision->replica;
+    if (faults->sink != NULL)
+        faults->sink(faults->sink_context, decision);
+    bool armed = faults->armed_count > 0, deviates = faults->deviation_count > 0;
+    if (decision->kind == KVT_DECIDE_ALLOC && armed)
+        allocated(faults, id, r, (int32_t)decision->count);
+    else if (decision->kind == KVT_DECIDE_SHARE && faults->poisoned_count > 0)
+        shares(faults, id, r);
+    else if (decision->kind == KVT_DECIDE_SEND && armed)
+        kvt_fault_sending(faults, r);
+    else if (decision->kind == KVT_DECIDE_PREEMPT && deviates)
+        preempted(faults, id, r);
+    else if (decision->kind == KVT_DECIDE_ABORT && deviates)
+        kvt_fault_close(faults, r, (int32_t)decision->count);
+    if (decision->kind != KVT_DECIDE_FINISH)
+        return;
+    if (armed)
+        kvt_fault_finished(faults, id, r);
+    if (deviates)
+        kvt_fault_close(faults, r, faults->core->requests[r].output);
+}

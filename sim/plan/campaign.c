@@ -1,0 +1,328 @@
+#include "sim/plan/campaign.h"
+
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/fault/proportion.h"
+#include "sim/plan/fault_plan.h"
+#include "sim/plan/simulate.h"
+
+#define CHECKPOINTS     32
+#define EVENTS_PER_LOOK 64 /* between looks at whether a trial is settled */
+
+/* ---- a run that can go back --------------------------------------------------------------- */
+
+struct checkpoint {
+    kvt_ticks time;
+    struct kvt_des des;
+    unsigned char *bytes; /* of the arena */
+};
+
+struct trunk { /* of one thread */
+    struct kvt_simulation simulation;
+    struct kvt_strike strike;
+    struct checkpoint checkpoints[CHECKPOINTS];
+    int32_t count;
+};
+
+static enum kvt_status keep(struct trunk *trunk, struct kvt_err *err)
+{
+    const struct kvt_arena *arena = &trunk->simulation.arena;
+    struct checkpoint *at = &trunk->checkpoints[trunk->count];
+    at->bytes = malloc(arena->used);
+    if (at->bytes == NULL)
+        return kvt_err_set(err, KVT_ENOMEM, "no memory for a checkpoint of %zu bytes", arena->used);
+    memcpy(at->bytes, arena->base, arena->used);
+    at->des = trunk->simulation.des;
+    at->time = at->des.now;
+    trunk->count++;
+    return KVT_OK;
+}
+
+/* Put the last state before `time` back. */
+static void go_back(struct trunk *trunk, kvt_ticks time)
+{
+    int32_t at = trunk->count - 1;
+    while (at > 0 && trunk->checkpoints[at].time >= time)
+        at--;
+    memcpy(trunk->simulation.arena.base, trunk->checkpoints[at].bytes,
+           trunk->simulation.arena.used);
+    trunk->simulation.des = trunk->checkpoints[at].des;
+}
+
+static kvt_ticks next_time(const struct kvt_des *des)
+{
+    return kvt_timeline_time(&des->timeline, kvt_timeline_next(&des->timeline));
+}
+
+/* The fault-free run up to `until`, with states kept on the way. */
+static enum kvt_status grow(struct trunk *trunk, kvt_ticks from, kvt_ticks until, bool branch,
+                            struct kvt_err *err)
+{
+    struct kvt_des *des = &trunk->simulation.des;
+    KVT_TRY(keep(trunk, err));
+    for (int32_t i = 1; i < CHECKPOINTS && branch; i++) {
+        kvt_ticks goal = from + (until - from) / CHECKPOINTS * i;
+        while (next_time(des) < goal && kvt_des_step(des, 1))
+            continue;
+        if (next_time(des) == KVT_NEVER)
+            break;
+        KVT_TRY(keep(trunk, err));
+    }
+    return KVT_OK;
+}
+
+static enum kvt_status trunk_init(struct trunk *trunk, const struct kvt_config *config,
+                                  kvt_ticks from, kvt_ticks until, bool branch, FILE *talk,
+                                  struct kvt_err *err)
+{
+    trunk->strike = (struct kvt_strike){.time = KVT_NEVER};
+    struct kvt_simulate_options how = {.strikes = &trunk->strike, .strike_count = 1, .talk = talk};
+    KVT_TRY(kvt_simulation_init(&trunk->simulation, config, &how, err));
+    if (until < 0) {
+        const struct kvt_trace *trace = &trunk->simulation.trace;
+        until = trace->count > 0 ? trace->arrival[trace->count - 1] : 0;
+    }
+    return grow(trunk, from, until, branch, err);
+}
+
+static void trunk_release(struct trunk *trunk)
+{
+    for (int32_t i = 0; i < trunk->count; i++)
+        free(trunk->checkpoints[i].bytes);
+    kvt_simulation_release(&trunk->simulation);
+}
+
+/* ---- trials ------------------------------------------------------------------------------- */
+
+static const struct kvt_fault_result *run_trial(struct trunk *trunk,
+                                                const struct kvt_strike *strike, uint64_t seed,
+                                                bool force, bool branch)
+{
+    struct kvt_faults *faults = trunk->simulation.faults;
+    struct kvt_des *des = &trunk->simulation.des;
+    go_back(trunk, strike->time);
+    trunk->strike = *strike;
+    faults->seed = seed;
+    faults->force_aliases = force;
+    kvt_des_set_faults(des, faults);
+    bool more = true;
+    while (more && !(branch && kvt_faults_are_settled(faults)))
+        more = kvt_des_step(des, EVENTS_PER_LOOK);
+    kvt_faults_finish(faults);
+    return &faults->results[0];
+}
+
+static void count_result(struct kvt_cell *cell, const struct kvt_strike *strike,
+                         const struct kvt_fault_result *result)
+{
+    cell->injected++;
+    cell->activated += result->activated;
+    cell->variants[strike->variant] += result->activated;
+    cell->exposed += result->exposed;
+    cell->outcomes[result->outcome]++;
+    cell->cross_tenant += result->cross_tenant;
+    cell->hit += result->hit;
+    cell->lost += result->lost;
+    cell->false_aborts += result->false_aborts;
+    cell->leaked += result->leaked;
+    if (!result->detected)
+        return;
+    cell->detected_late += result->leaked > 0;
+    kvt_ticks since = result->exposed ? result->exposed_at : strike->time;
+    cell->latency_s += kvt_seconds_from_ticks(result->detected_at - since);
+}
+
+static void merge(struct kvt_cell *cell, const struct kvt_cell *part)
+{
+    cell->injected += part->injected;
+    cell->activated += part->activated;
+    cell->exposed += part->exposed;
+    for (int i = 0; i < KVT_OUTCOME_COUNT; i++)
+        cell->outcomes[i] += part->outcomes[i];
+    for (int i = 0; i < KVT_STRIKE_COUNT; i++)
+        cell->variants[i] += part->variants[i];
+    cell->cross_tenant += part->cross_tenant;
+    cell->hit += part->hit;
+    cell->lost += part->lost;
+    cell->false_aborts += part->false_aborts;
+    cell->leaked += part->leaked;
+    cell->detected_late += part->detected_late;
+    cell->latency_s += part->latency_s;
+    kvt_tally_merge(&cell->forced, &part->forced);
+}
+
+#define PART 16 /* trials in a row by one thread: the unit of work, and of adding up in order */
+
+struct work {
+    const struct kvt_config *config;
+    const struct kvt_campaign_options *options;
+    kvt_ticks from, until;
+    struct trunk *trunks; /* [threads] */
+    struct kvt_cell *parts;
+    int64_t per_kind, part_count, done;
+    enum kvt_fault_kind kinds[KVT_FAULT_COUNT];
+};
+
+static bool tags_decide(const struct kvt_config *config)
+{
+    bool tagged = false;
+    for (int role = 0; role < KVT_ROLE_COUNT; role++)
+        tagged = tagged || (config->roles[role].present &&
+                            (config->roles[role].guard.on[KVT_GUARD_TAG_SIDE] ||
+                             config->roles[role].guard.on[KVT_GUARD_TAG_INBAND]));
+    return tagged;
+}
+
+static void run_part(struct work *work, int64_t number)
+{
+    const struct kvt_config *config = work->config;
+    struct trunk *trunk = &work->trunks[omp_get_thread_num()];
+    enum kvt_fault_kind kind = work->kinds[number / work->per_kind];
+    struct kvt_cell *part = &work->parts[number];
+    int64_t first = number % work->per_kind * PART;
+    bool tagged = tags_decide(config), branch = work->options->branch;
+    for (int64_t trial = first; trial < first + PART && trial < config->faults.trials; trial++) {
+        struct kvt_strike strike =
+            kvt_fault_draw(config->run.seed, kind, trial, work->from, work->until);
+        uint64_t seed = kvt_fault_trial_seed(config->run.seed, kind, trial);
+        const struct kvt_fault_result *result = run_trial(trunk, &strike, seed, false, branch);
+        count_result(part, &strike, result);
+        if (!tagged)
+            continue;
+        result = run_trial(trunk, &strike, seed, true, branch);
+        kvt_tally_add(&part->forced, result->outcome == KVT_OUTCOME_ESCAPED,
+                      trunk->simulation.faults->log_weight);
+    }
+}
+
+static bool is_stopped(const struct kvt_campaign_options *options)
+{
+    return options->stop != NULL && *options->stop != 0;
+}
+
+static void run_parts(struct work *work, int32_t threads)
+{
+    const struct kvt_campaign_options *options = work->options;
+#pragma omp parallel for schedule(dynamic) num_threads(threads)
+    for (int64_t i = 0; i < work->part_count; i++) {
+        if (is_stopped(options))
+            continue;
+        run_part(work, i);
+#pragma omp critical(campaign)
+        {
+            work->done++;
+            if (options->progress != NULL)
+                options->progress(options->progress_context,
+                                  (double)work->done / (double)work->part_count, work->done * PART);
+        }
+    }
+}
+
+/* A run without a strike: nothing may fire. */
+static void run_clean(struct work *work, struct kvt_cell *cell)
+{
+    struct trunk *trunk = &work->trunks[0];
+    struct kvt_strike never = {.time = KVT_NEVER};
+    go_back(trunk, 0);
+    trunk->strike = never;
+    kvt_des_set_faults(&trunk->simulation.des, trunk->simulation.faults);
+    while (kvt_des_step(&trunk->simulation.des, 4096))
+        continue;
+    kvt_faults_finish(trunk->simulation.faults);
+    cell->false_aborts += trunk->simulation.faults->results[0].false_aborts;
+}
+
+static enum kvt_status prepare(struct work *work, int32_t threads, struct kvt_err *err)
+{
+    const struct kvt_config_faults *faults = &work->config->faults;
+    work->from = kvt_ticks_from_seconds(faults->from);
+    work->until = faults->until < 0 ? -1 : kvt_ticks_from_seconds(faults->until);
+    work->trunks = calloc((size_t)threads, sizeof *work->trunks);
+    if (work->trunks == NULL)
+        return kvt_err_set(err, KVT_ENOMEM, "no memory for %d threads", threads);
+    for (int32_t i = 0; i < threads; i++)
+        KVT_TRY(trunk_init(&work->trunks[i], work->config, work->from, work->until,
+                           work->options->branch, i == 0 ? work->options->talk : NULL, err));
+    if (work->until < 0) {
+        const struct kvt_trace *trace = &work->trunks[0].simulation.trace;
+        work->until = trace->count > 0 ? trace->arrival[trace->count - 1] : 0;
+    }
+    if (work->until <= work->from)
+        return kvt_err_at(err, KVT_ECONFIG, faults->where,
+                          "faults: strikes from %g s, but the last request comes at %g s",
+                          faults->from, kvt_seconds_from_ticks(work->until));
+    work->per_kind = (faults->trials + PART - 1) / PART;
+    int32_t kinds = 0;
+    for (int32_t kind = KVT_FAULT_NONE + 1; kind < KVT_FAULT_COUNT; kind++)
+        if (faults->kinds >> kind & 1)
+            work->kinds[kinds++] = (enum kvt_fault_kind)kind;
+    work->part_count = kinds * work->per_kind;
+    work->parts = calloc((size_t)work->part_count + 1, sizeof *work->parts);
+    return work->parts != NULL ? KVT_OK : kvt_err_set(err, KVT_ENOMEM, "no memory for trials");
+}
+
+enum kvt_status kvt_campaign_run(const struct kvt_config *config,
+                                 const struct kvt_campaign_options *options,
+                                 struct kvt_cell cells[KVT_FAULT_COUNT], struct kvt_err *err)
+{
+    int32_t threads = options->threads > 0 ? options->threads : omp_get_max_threads();
+    struct work work = {.config = config, .options = options};
+    for (int32_t kind = 0; kind < KVT_FAULT_COUNT; kind++)
+        cells[kind] = (struct kvt_cell){.kind = (enum kvt_fault_kind)kind};
+    enum kvt_status status = prepare(&work, threads, err);
+    if (status == KVT_OK) {
+        run_parts(&work, threads);
+        for (int64_t i = 0; i < work.part_count; i++)
+            merge(&cells[work.kinds[i / work.per_kind]], &work.parts[i]);
+        if ((config->faults.kinds & 1) != 0 && !is_stopped(options))
+            run_clean(&work, &cells[KVT_FAULT_NONE]);
+        if (is_stopped(options))
+            status =
+                kvt_err_set(err, KVT_EINTR, "interrupted after %lld of %lld trials",
+                            (long long)(work.done * PART), (long long)(work.part_count * PART));
+    }
+    for (int32_t i = 0; work.trunks != NULL && i < threads; i++)
+        trunk_release(&work.trunks[i]);
+    free(work.trunks);
+    free(work.parts);
+    return status;
+}
+
+enum kvt_status kvt_fault_run(const struct kvt_config *config,
+                              const struct kvt_campaign_options *options,
+                              struct kvt_strike strikes[], struct kvt_fault_result results[],
+                              int32_t *count, struct kvt_err *err)
+{
+    int32_t replicas = 0;
+    for (int role = 0; role < KVT_ROLE_COUNT; role++)
+        replicas += config->roles[role].present ? config->roles[role].replicas : 0;
+    KVT_TRY(kvt_fault_plan(config, replicas, strikes, count, err));
+    struct kvt_simulation simulation;
+    struct kvt_simulate_options how = {
+        .strikes = strikes, .strike_count = *count, .talk = options->talk, .stop = options->stop};
+    KVT_TRY(kvt_simulation_init(&simulation, config, &how, err));
+    enum kvt_status status = kvt_simulation_run(&simulation, &how, err);
+    for (int32_t i = 0; i < *count; i++)
+        results[i] = simulation.faults->results[i];
+    kvt_simulation_release(&simulation);
+    return status;
+}
+
+struct kvt_estimate kvt_cell_escapes(const struct kvt_cell *cell, const char **estimator)
+{
+    *estimator = cell->forced.runs > 0 ? "forced" : "counted";
+    if (cell->forced.runs > 0)
+        return kvt_tally_estimate(&cell->forced, 0.95);
+    int64_t escaped = cell->outcomes[KVT_OUTCOME_ESCAPED];
+    struct kvt_interval interval = kvt_clopper_pearson(escaped, cell->injected, 0.95);
+    return (struct kvt_estimate){
+        .p = cell->injected > 0 ? (double)escaped / (double)cell->injected : 0,
+        .low = interval.low,
+        .high = interval.high,
+        .effective = (double)escaped,
+        .runs = cell->injected,
+        .hits = escaped,
+    };
+}

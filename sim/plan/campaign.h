@@ -1,0 +1,61 @@
+/*
+ * campaign.h - trials of one fault each: what a guard catches of a class, and what gets past it
+ *
+ * One fault-free run of the config is the trunk. A trial takes the state of the trunk at the last
+ * checkpoint before its strike, lets the strike fall, and runs on until nothing is left that could
+ * change the outcome (kvt_faults_are_settled). A state is the arena of the run and the structs
+ * around it: a copy put back in place. With branch false every trial runs from the start to the end
+ * and comes out the same.
+ *
+ * A cell is one class under one config (whose guards are part of it). Trials are drawn from (seed,
+ * class, number), so cells of different guards see the same strikes (common random numbers), and
+ * any number of threads gives the same cell.
+ *
+ * How many escape of 1e9: the share of the trials that escaped, or, where a tag could be equal by
+ * chance, a second set of trials in which it is (forcing), each weighed by that chance. The
+ * interval is Clopper and Pearson's for shares and the normal one of the weighed mean otherwise.
+ */
+#ifndef KVT_PLAN_CAMPAIGN_H
+#define KVT_PLAN_CAMPAIGN_H
+
+#include <signal.h>
+
+#include "sim/config/config.h"
+#include "sim/fault/faults.h"
+
+struct kvt_cell {
+    enum kvt_fault_kind kind;
+    int64_t injected, activated, exposed;
+    int64_t outcomes[KVT_OUTCOME_COUNT]; /* they sum to injected */
+    int64_t cross_tenant, hit, lost, false_aborts, leaked;
+    int64_t detected_late;              /* of the detected: after tokens had leaked */
+    double latency_s;                   /* sum of the times from exposure or strike to detection */
+    int64_t variants[KVT_STRIKE_COUNT]; /* activated, by variant: every knob fired */
+    struct kvt_tally forced;            /* of trials with forced aliases; runs 0: none */
+};
+
+struct kvt_campaign_options {
+    int32_t threads; /* 0: as OpenMP has */
+    bool branch;
+    const volatile sig_atomic_t *stop;                              /* NULL: never */
+    void (*progress)(void *context, double fraction, int64_t done); /* NULL: none */
+    void *progress_context;
+    FILE *talk;
+};
+
+/* Run the trials of config->faults (which has no plan and no domains) for each class of kinds:
+ * cells[KVT_FAULT_COUNT], those not asked for have injected 0. KVT_EINTR when stopped. */
+enum kvt_status kvt_campaign_run(const struct kvt_config *config,
+                                 const struct kvt_campaign_options *options,
+                                 struct kvt_cell cells[KVT_FAULT_COUNT], struct kvt_err *err);
+
+/* One run of config->faults.plan: results[i] is that of strikes[i] (both KVT_STRIKES_MAX). */
+enum kvt_status kvt_fault_run(const struct kvt_config *config,
+                              const struct kvt_campaign_options *options,
+                              struct kvt_strike strikes[], struct kvt_fault_result results[],
+                              int32_t *count, struct kvt_err *err);
+
+/* Escapes per 1e9 strikes of a cell. *estimator: "counted" or "forced". */
+struct kvt_estimate kvt_cell_escapes(const struct kvt_cell *cell, const char **estimator);
+
+#endif

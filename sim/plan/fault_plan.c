@@ -1,0 +1,109 @@
+#include "sim/plan/fault_plan.h"
+
+#include <string.h>
+
+struct kvt_guards kvt_guards_of(const struct kvt_config_guard *guard)
+{
+    struct kvt_guards guards = {
+        .check = guard->check,
+        .sample = guard->sample,
+        .lease = kvt_ticks_from_seconds(guard->lease > 0 ? guard->lease : 0),
+        .tag = {.bits = guard->tag_bits > 0 ? guard->tag_bits : 64,
+                .bind = guard->tag_bind,
+                .random = guard->tag_order == KVT_TAG_RANDOM},
+    };
+    for (int kind = 0; kind < KVT_GUARD_COUNT; kind++)
+        if (guard->on[kind] && kind != KVT_GUARD_NONE)
+            guards.on |= UINT32_C(1) << kind;
+    return guards;
+}
+
+/* The variant of this class and name (NULL: its first); -1 when there is none. */
+static int32_t variant_of(enum kvt_fault_kind kind, const char *name)
+{
+    for (int32_t i = 0; i < KVT_STRIKE_COUNT; i++)
+        if (kvt_fault_variants[i].kind == kind &&
+            (name == NULL || strcmp(name, kvt_fault_variants[i].name) == 0))
+            return i;
+    return -1;
+}
+
+static int32_t index_or_none(int64_t value)
+{
+    return value == KVT_UNSET ? KVT_NONE : (int32_t)value;
+}
+
+static enum kvt_status read_row(const struct kvt_config *config,
+                                const struct kvt_config_strike *row, int32_t replicas,
+                                struct kvt_strike *strike, struct kvt_err *err)
+{
+    int32_t variant = variant_of(row->fault, row->variant);
+    if (variant < 0)
+        return kvt_err_at(err, KVT_ECONFIG, row->where, "faults.plan: %s has no variant \"%.40s\"",
+                          kvt_fault_names[row->fault],
+                          row->variant != NULL ? row->variant : "(any)");
+    if (row->replica != KVT_UNSET && row->replica >= replicas)
+        return kvt_err_at(err, KVT_ECONFIG, row->where,
+                          "faults.plan: replica %lld of a fleet of %d", (long long)row->replica,
+                          replicas);
+    if (config->run.until >= 0 && row->at > config->run.until)
+        return kvt_err_at(err, KVT_ECONFIG, row->where,
+                          "faults.plan: a strike at %g s, but run.until is %g s", row->at,
+                          config->run.until);
+    const struct kvt_fault_variant_info *info = &kvt_fault_variants[variant];
+    *strike = (struct kvt_strike){
+        .time = kvt_ticks_from_seconds(row->at),
+        .variant = variant,
+        .replica = index_or_none(row->replica),
+        .request = index_or_none(row->request),
+        .page = index_or_none(row->page),
+        .amount = row->amount < 0 ? info->amount : row->amount,
+        .delay = kvt_ticks_from_seconds(row->delay < 0 ? info->delay_s : row->delay),
+    };
+    return KVT_OK;
+}
+
+enum kvt_status kvt_fault_plan(const struct kvt_config *config, int32_t replicas,
+                               struct kvt_strike strikes[], int32_t *count, struct kvt_err *err)
+{
+    *count = 0;
+    for (int32_t i = 0; i < config->faults.plan.count; i++) {
+        struct kvt_strike strike;
+        KVT_TRY(read_row(config, &config->faults.plan.rows[i], replicas, &strike, err));
+        int32_t at = (*count)++; /* rows of one time stay in their order */
+        for (; at > 0 && strikes[at - 1].time > strike.time; at--)
+            strikes[at] = strikes[at - 1];
+        strikes[at] = strike;
+    }
+    return KVT_OK;
+}
+
+struct kvt_strike kvt_fault_draw(uint64_t seed, enum kvt_fault_kind kind, int64_t trial,
+                                 kvt_ticks from, kvt_ticks until)
+{
+    struct kvt_stream stream;
+    kvt_stream_init(&stream, seed, KVT_PURPOSE_FAULT, (uint64_t)kind << 48 | (uint64_t)trial);
+    int32_t first = variant_of(kind, NULL), count = 0;
+    while (first + count < KVT_STRIKE_COUNT && kvt_fault_variants[first + count].kind == kind)
+        count++;
+    int32_t variant = first + (int32_t)kvt_stream_below(&stream, (uint64_t)count);
+    kvt_ticks span = until > from ? until - from : 1;
+    return (struct kvt_strike){
+        .time = from + (kvt_ticks)kvt_stream_below(&stream, (uint64_t)span),
+        .variant = variant,
+        .replica = KVT_NONE,
+        .request = KVT_NONE,
+        .page = KVT_NONE,
+        .amount = kvt_fault_variants[variant].amount,
+        .delay = kvt_ticks_from_seconds(kvt_fault_variants[variant].delay_s),
+    };
+}
+
+uint64_t kvt_fault_trial_seed(uint64_t seed, enum kvt_fault_kind kind, int64_t trial)
+{
+    struct kvt_stream stream;
+    kvt_stream_init(&stream, seed, KVT_PURPOSE_FAULT,
+                    UINT64_C(1) << 63 | (uint64_t)kind << 48 | (uint64_t)trial);
+    uint64_t high = kvt_stream_u32(&stream);
+    return high << 32 | kvt_stream_u32(&stream);
+}

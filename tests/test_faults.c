@@ -1,0 +1,324 @@
+#include "sim/fault/faults.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/plan/campaign.h"
+#include "sim/plan/fault_plan.h"
+#include "sim/plan/simulate.h"
+#include "tests/check.h"
+
+/* ---- tags --------------------------------------------------------------------------------- */
+
+static double miss_rate(int32_t bits, bool random)
+{
+    struct kvt_tag_kind kind = {bits, KVT_BIND_OWNER | KVT_BIND_POSITION | KVT_BIND_GENERATION,
+                                random, 7};
+    int64_t equal = 0, pairs = 2000000;
+    for (int64_t i = 0; i < pairs; i++) {
+        struct kvt_tag_fields a = {(int32_t)i, 3, 5, 0}, b = {(int32_t)i + 1, 3, 9, 0};
+        equal += kvt_tag_value(&kind, &a) == kvt_tag_value(&kind, &b);
+    }
+    return (double)equal / (double)pairs;
+}
+
+static void tags_alias_as_often_as_their_width_says(void)
+{
+    for (int32_t bits = 4; bits <= 12; bits += 4)
+        for (int random = 0; random < 2; random++) {
+            double p = 1 / (ldexp(1, bits) - 1), got = miss_rate(bits, random != 0);
+            double error = sqrt(p / 2000000);
+            CHECK_NOTE(fabs(got - p) < 4 * error, random ? "random" : "counter");
+        }
+}
+
+static void a_counter_is_blind_only_when_it_wraps(void)
+{
+    for (int32_t bits = 4; bits <= 12; bits += 4) {
+        struct kvt_tag_kind kind = {bits, KVT_BIND_OWNER | KVT_BIND_GENERATION, false, 7};
+        int64_t wrap = (INT64_C(1) << bits) - 1;
+        struct kvt_tag_fields now = {1, 0, 100000, 0}, then = now;
+        for (int64_t age = 1; age <= 3 * wrap; age++) {
+            then.generation = now.generation - (uint32_t)age;
+            bool equal = kvt_tag_value(&kind, &now) == kvt_tag_value(&kind, &then);
+            CHECK_NOTE(equal == (age % wrap == 0), "missed exactly at the wrap");
+        }
+    }
+}
+
+static void a_page_in_use_never_looks_free(void)
+{
+    struct kvt_tag_kind kind = {4, KVT_BIND_GENERATION, false, 0};
+    for (uint32_t generation = 0; generation < 100; generation++) {
+        struct kvt_tag_fields fields = {.generation = generation};
+        uint64_t value = kvt_tag_value(&kind, &fields);
+        CHECK(value != KVT_TAG_FREE && value < 16);
+    }
+}
+
+static void what_is_not_bound_does_not_matter(void)
+{
+    struct kvt_tag_kind kind = {64, KVT_BIND_OWNER, false, 0};
+    struct kvt_tag_fields a = {1, 2, 3, 4}, b = {1, 9, 9, 9}, c = {2, 2, 3, 4};
+    CHECK(kvt_tag_value(&kind, &a) == kvt_tag_value(&kind, &b));
+    CHECK(kvt_tag_value(&kind, &a) != kvt_tag_value(&kind, &c));
+    CHECK(!kvt_tag_by_chance(&kind, &a, &b));
+    CHECK(kvt_tag_by_chance(&kind, &a, &c));
+}
+
+/* ---- campaigns ---------------------------------------------------------------------------- */
+
+static const char fleet[] =
+    "model: llama-3.1-70b\n"
+    "fleet:\n"
+    "  prefill: {gpu: h100-sxm, parallel: {tp: 4}, weights: fp8, page_tokens: 64,\n"
+    "            scheduler: {prefix_cache: true}}\n"
+    "  decode: {replicas: 2, gpu: h100-sxm, parallel: {tp: 4}, weights: fp8, page_tokens: 64,\n"
+    "           memory: {pages: 1200}}\n"
+    "  link: {bandwidth: 2 GB/s, per: gpu}\n"
+    "workload:\n"
+    "  open: {rate: 4 req/s, arrivals: {gamma: {cv: 2}}, input: {lognormal: {mean: 1155, p99: "
+    "4142}},\n"
+    "         output: {lognormal: {mean: 211, p99: 700}}, prefixes: {groups: 4, share: 0.6, "
+    "tokens: "
+    "512}}\n"
+    "run: {seed: 3, until: 60 s}\n"
+    "faults: {trials: 24, from: 10 s, until: 50 s, everywhere: true}\n";
+
+static bool load(struct kvt_config *config, const char *text, const char *set, const char *more)
+{
+    struct kvt_err err = {0};
+    const char *sets[2] = {set, more};
+    int32_t count = (set != NULL) + (more != NULL);
+    CHECK_OK(kvt_config_parse(config, "faults.yaml", text, strlen(text), ".", sets, count, &err),
+             err);
+    return err.status == KVT_OK;
+}
+
+static struct kvt_cell cells[KVT_FAULT_COUNT];
+
+static void run_cells(const char *guard, const char *more, struct kvt_campaign_options how)
+{
+    static struct kvt_config config;
+    struct kvt_err err = {0};
+    if (!load(&config, fleet, guard, more))
+        return;
+    CHECK_OK(kvt_campaign_run(&config, &how, cells, &err), err);
+    kvt_config_release(&config);
+}
+
+static int64_t outcome(enum kvt_fault_kind kind, enum kvt_fault_outcome which)
+{
+    return cells[kind].outcomes[which];
+}
+
+static const struct kvt_campaign_options quick = {.threads = 2, .branch = true};
+
+static void every_class_is_told_without_a_guard(void)
+{
+    run_cells("fleet.decode.guard=none", NULL, quick);
+    static const enum kvt_fault_kind leaks[] = {
+        KVT_FAULT_STALE_READER, KVT_FAULT_PREMATURE_FREE,   KVT_FAULT_LATE_WRITE,
+        KVT_FAULT_WRONG_MAP,    KVT_FAULT_PREFIX_POISON,    KVT_FAULT_DOUBLE_FREE,
+        KVT_FAULT_RESIDUE,      KVT_FAULT_PARTIAL_TRANSFER, KVT_FAULT_BIT_FLIP,
+    };
+    for (size_t i = 0; i < sizeof leaks / sizeof *leaks; i++)
+        CHECK_NOTE(outcome(leaks[i], KVT_OUTCOME_ESCAPED) > 0, kvt_fault_names[leaks[i]]);
+    CHECK(outcome(KVT_FAULT_LEAK, KVT_OUTCOME_HARMLESS) > 0);
+    CHECK(outcome(KVT_FAULT_MESSAGE_FAULT, KVT_OUTCOME_HUNG) > 0);
+    CHECK(outcome(KVT_FAULT_NODE_FAULT, KVT_OUTCOME_CRASHED) > 0);
+    CHECK(outcome(KVT_FAULT_LIVENESS, KVT_OUTCOME_HARMLESS) > 0);
+    CHECK(cells[KVT_FAULT_FALSE_ALARM].activated > 0);
+    for (int kind = KVT_FAULT_NONE + 1; kind < KVT_FAULT_COUNT; kind++) {
+        int64_t sum = 0;
+        for (int i = 0; i < KVT_OUTCOME_COUNT; i++)
+            sum += cells[kind].outcomes[i];
+        CHECK_I64(sum, cells[kind].injected, "every strike ends in one way");
+        CHECK_I64(outcome((enum kvt_fault_kind)kind, KVT_OUTCOME_DETECTED), 0, "no guard");
+        CHECK_NOTE(cells[kind].activated > 0, "every class strikes");
+    }
+}
+
+static void a_side_array_misses_late_writes_and_a_tag_in_band_catches_them(void)
+{
+    run_cells("fleet.decode.guard={tag-side: {check: before-read}}", NULL, quick);
+    int64_t missed = outcome(KVT_FAULT_LATE_WRITE, KVT_OUTCOME_ESCAPED);
+    CHECK(missed > 0);
+    CHECK_I64(outcome(KVT_FAULT_LATE_WRITE, KVT_OUTCOME_DETECTED), 0, "side array");
+    CHECK_I64(outcome(KVT_FAULT_STALE_READER, KVT_OUTCOME_ESCAPED), 0, "it sees stale readers");
+    CHECK(outcome(KVT_FAULT_STALE_READER, KVT_OUTCOME_DETECTED) > 0);
+    run_cells("fleet.decode.guard={tag-inband: {check: before-read}}", NULL, quick);
+    CHECK_I64(outcome(KVT_FAULT_LATE_WRITE, KVT_OUTCOME_ESCAPED), 0, "in band");
+    CHECK(outcome(KVT_FAULT_LATE_WRITE, KVT_OUTCOME_DETECTED) > 0);
+    CHECK_I64(outcome(KVT_FAULT_PARTIAL_TRANSFER, KVT_OUTCOME_ESCAPED), 0, "in band");
+}
+
+static void guards_prevent_what_they_are_for(void)
+{
+    run_cells("fleet.decode.guard=deferred-free", NULL, quick);
+    CHECK_I64(outcome(KVT_FAULT_LATE_WRITE, KVT_OUTCOME_ESCAPED), 0, "deferred-free");
+    CHECK_I64(outcome(KVT_FAULT_PREMATURE_FREE, KVT_OUTCOME_ESCAPED), 0, "deferred-free");
+    run_cells("fleet.decode.guard=zero-on-free", NULL, quick);
+    CHECK_I64(outcome(KVT_FAULT_RESIDUE, KVT_OUTCOME_ESCAPED), 0, "zero-on-free");
+    run_cells("fleet.decode.guard=lease", NULL, quick);
+    CHECK_I64(outcome(KVT_FAULT_STALE_READER, KVT_OUTCOME_ESCAPED), 0, "lease");
+    CHECK_I64(outcome(KVT_FAULT_LEAK, KVT_OUTCOME_HARMLESS), 0, "lost pages come back");
+    run_cells("fleet.decode.guard={digest: {check: before-read}}", "faults.trials=150", quick);
+    CHECK(outcome(KVT_FAULT_BIT_FLIP, KVT_OUTCOME_DETECTED) > 0);
+    CHECK(outcome(KVT_FAULT_WRONG_MAP, KVT_OUTCOME_ESCAPED) > 0);
+}
+
+static void a_check_after_the_step_lets_nothing_out(void)
+{
+    run_cells("fleet.decode.guard={tag-inband: {check: before-read}}", NULL, quick);
+    int64_t before = cells[KVT_FAULT_LATE_WRITE].leaked;
+    run_cells("fleet.decode.guard={tag-inband: {check: after-step}}", NULL, quick);
+    CHECK_NOTE(before > 0, "bytes land under a running step, which was checked already");
+    CHECK_I64(cells[KVT_FAULT_LATE_WRITE].leaked, 0, "tokens that went out");
+}
+
+static bool cells_equal(const struct kvt_cell *a, const struct kvt_cell *b)
+{
+    return a->injected == b->injected && a->activated == b->activated && a->exposed == b->exposed &&
+           a->leaked == b->leaked && a->lost == b->lost &&
+           memcmp(a->outcomes, b->outcomes, sizeof a->outcomes) == 0 &&
+           a->latency_s == b->latency_s && a->forced.sum == b->forced.sum;
+}
+
+static void threads_and_branching_change_nothing(void)
+{
+    static struct kvt_cell first[KVT_FAULT_COUNT];
+    const char *guard = "fleet.decode.guard={tag-inband: {bits: 8, check: sampled}}";
+    run_cells(guard, "faults.trials=20",
+              (struct kvt_campaign_options){.threads = 1, .branch = true});
+    memcpy(first, cells, sizeof first);
+    for (int way = 0; way < 2; way++) {
+        run_cells(guard, "faults.trials=20",
+                  (struct kvt_campaign_options){.threads = 2, .branch = way == 0});
+        for (int kind = 0; kind < KVT_FAULT_COUNT; kind++)
+            CHECK_NOTE(cells_equal(&first[kind], &cells[kind]), kvt_fault_names[kind]);
+    }
+}
+
+/* ---- runs --------------------------------------------------------------------------------- */
+
+static uint64_t digest_of(const char *guard, const struct kvt_strike *strikes)
+{
+    static struct kvt_config config;
+    static struct kvt_simulation simulation;
+    struct kvt_err err = {0};
+    if (!load(&config, fleet, guard, NULL))
+        return 0;
+    struct kvt_simulate_options how = {.strikes = strikes, .strike_count = strikes != NULL};
+    CHECK_OK(kvt_simulation_init(&simulation, &config, &how, &err), err);
+    CHECK_OK(kvt_simulation_run(&simulation, &how, &err), err);
+    uint64_t digest = simulation.des.core.log.digest;
+    kvt_simulation_release(&simulation);
+    kvt_config_release(&config);
+    return digest;
+}
+
+static void without_a_strike_nothing_changes(void)
+{
+    struct kvt_strike never = {.time = KVT_NEVER};
+    uint64_t plain = digest_of("fleet.decode.guard=none", NULL);
+    CHECK(plain == digest_of("fleet.decode.guard=none", &never));
+    CHECK(digest_of("fleet.decode.guard={tag-side: {check: before-read}}", NULL) ==
+          digest_of("fleet.decode.guard={tag-side: {check: before-read}}", &never));
+}
+
+static void a_clean_soak_aborts_nobody(void)
+{
+    struct kvt_strike never = {.time = KVT_NEVER};
+    static struct kvt_config config;
+    static struct kvt_simulation simulation;
+    struct kvt_err err = {0};
+    if (!load(&config, fleet,
+              "fleet.decode.guard={fifo: {}, zero-on-free: {}, deferred-free: {}, lease: {}, "
+              "request-id: {}, tag-side: {check: after-step}, tag-inband: {check: after-step}, "
+              "digest: {check: after-step}, canary: {check: after-step}, quarantine: {}}",
+              "run.until=2000 s"))
+        return;
+    struct kvt_simulate_options how = {.strikes = &never, .strike_count = 1};
+    CHECK_OK(kvt_simulation_init(&simulation, &config, &how, &err), err);
+    CHECK_OK(kvt_simulation_run(&simulation, &how, &err), err);
+    const struct kvt_core *core = &simulation.des.core;
+    CHECK(core->counts[0].arrived > 7000);
+    CHECK_I64(core->counts[0].completed, core->counts[0].arrived, "nobody is aborted");
+    for (int32_t i = 0; i < core->replica_count; i++) {
+        CHECK_I64(core->replicas[i].pages.held, 0, "no page is lost");
+        CHECK(kvt_pages_is_valid(&core->replicas[i].pages));
+    }
+    kvt_simulation_release(&simulation);
+    kvt_config_release(&config);
+}
+
+static void a_plan_strikes_as_it_is_written(void)
+{
+    static struct kvt_config config;
+    static struct kvt_strike strikes[KVT_STRIKES_MAX];
+    static struct kvt_fault_result results[KVT_STRIKES_MAX];
+    struct kvt_err err = {0};
+    struct kvt_campaign_options how = {.threads = 1};
+    int32_t count;
+    char text[2048];
+    snprintf(text, sizeof text,
+             "%.*s\nfaults:\n  plan:\n"
+             "  - {fault: wrong-map, variant: foreign, at: 20 s}\n"
+             "  - {fault: late-write, at: 10 s, delay: 2 s}\n",
+             (int)(strstr(fleet, "\nfaults") - fleet), fleet);
+    if (!load(&config, text, NULL, NULL))
+        return;
+    CHECK_OK(kvt_fault_run(&config, &how, strikes, results, &count, &err), err);
+    CHECK_I64(count, 2, "strikes");
+    CHECK_I64(strikes[0].variant, KVT_STRIKE_WRITE_TRANSFER, "by time");
+    CHECK_I64(results[1].outcome, KVT_OUTCOME_ESCAPED, "a foreign page is read");
+    CHECK(results[1].leaked > 0 && results[1].hit >= 1);
+    kvt_config_release(&config);
+}
+
+static void a_plan_that_cannot_be_is_refused(void)
+{
+    static const struct {
+        const char *row, *message;
+    } bad[] = {
+        {"{fault: late-write, variant: later, at: 1 s}", "late-write has no variant \"later\""},
+        {"{fault: leak, at: 1 s, replica: 3}", "replica 3 of a fleet of 3"},
+        {"{fault: leak, at: 61 s}", "a strike at 61 s, but run.until is 60 s"},
+        {"{fault: none, at: 1 s}", "none has no variant"},
+    };
+    static struct kvt_strike strikes[KVT_STRIKES_MAX];
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        static struct kvt_config config;
+        struct kvt_err err = {0};
+        int32_t count;
+        char text[2048];
+        snprintf(text, sizeof text, "%.*s\nfaults:\n  plan:\n  - %s\n",
+                 (int)(strstr(fleet, "\nfaults") - fleet), fleet, bad[i].row);
+        if (!load(&config, text, NULL, NULL))
+            continue;
+        CHECK_FAILS(kvt_fault_plan(&config, 3, strikes, &count, &err), err, KVT_ECONFIG);
+        CHECK_HOLDS(err.text, bad[i].message, "");
+        kvt_config_release(&config);
+    }
+}
+
+const struct check_test check_faults[] = {
+    {"tags alias as often as their width says", tags_alias_as_often_as_their_width_says, false},
+    {"a counter is blind only when it wraps", a_counter_is_blind_only_when_it_wraps, false},
+    {"a page in use never looks free", a_page_in_use_never_looks_free, false},
+    {"what is not bound does not matter", what_is_not_bound_does_not_matter, false},
+    {"every class is told without a guard", every_class_is_told_without_a_guard, false},
+    {"a side array misses late writes and a tag in band catches them",
+     a_side_array_misses_late_writes_and_a_tag_in_band_catches_them, false},
+    {"guards prevent what they are for", guards_prevent_what_they_are_for, false},
+    {"a check after the step lets nothing out", a_check_after_the_step_lets_nothing_out, false},
+    {"threads and branching change nothing", threads_and_branching_change_nothing, false},
+    {"without a strike nothing changes", without_a_strike_nothing_changes, false},
+    {"a clean soak aborts nobody", a_clean_soak_aborts_nobody, false},
+    {"a plan strikes as it is written", a_plan_strikes_as_it_is_written, false},
+    {"a plan that cannot be is refused", a_plan_that_cannot_be_is_refused, false},
+    {0},
+};
