@@ -14,13 +14,12 @@
 #include "cli/reproduce.h"
 #include "cli/server_load.h"
 #include "sim/config/config.h"
-#include "sim/plan/resample.h"
+#include "sim/plan/evaluate.h"
 
 enum { OUT_TOK_S, TPOT_MS, TTFT_MS, METRICS };
 static const char *const metric_names[METRICS] = {"out_tok_s", "tpot_ms", "ttft_ms"};
 
-#define SUMMARY_BYTES ((size_t)1 << 20)
-#define ERROR_SEED    1 /* of the laws' errors in all rows */
+#define ERROR_SEED 1 /* of the laws' errors in all rows */
 
 /* One table row on its way to three result rows. */
 struct outcome {
@@ -39,64 +38,25 @@ struct sums {
     char names[METRICS][64];    /* in a summary */
 };
 
-static double metric_of(const struct kvt_summary *summary, const char *name)
-{
-    const struct kvt_metric *found = kvt_summary_find(summary, name);
-    if (found == NULL || !found->has_value)
-        return (double)NAN;
-    return found->kind == KVT_METRIC_COUNT ? (double)found->count : found->real;
-}
-
 /* Resample r errs alike with every seed: the load changes, the hardware does not. */
-static enum kvt_status add_resamples(const struct kvt_simulation *simulation,
-                                     const struct kvt_summary *summary, struct sums *sums,
-                                     struct kvt_err *err)
-{
-    struct kvt_resamples resamples;
-    struct kvt_resample_options how = {
-        .count = sums->count, .seed = ERROR_SEED, .stop = &kvt_cli_interrupted};
-    if (sums->count == 0)
-        return KVT_OK;
-    enum kvt_status status = kvt_resample(&resamples, simulation, summary, &how, err);
-    for (int m = 0; m < METRICS && status == KVT_OK; m++) {
-        const double *values = kvt_resamples_values(&resamples, sums->names[m]);
-        for (int32_t r = 0; r < sums->count; r++)
-            sums->resampled[m][r] += values != NULL ? values[r] : (double)NAN;
-    }
-    kvt_resamples_release(&resamples);
-    return status;
-}
-
 static enum kvt_status run_once(const struct kvt_config *config, struct sums *sums,
                                 struct kvt_err *err)
 {
-    struct kvt_simulation *simulation = calloc(1, sizeof *simulation);
-    struct kvt_summary *summary = calloc(1, sizeof *summary);
-    struct kvt_simulate_options options = {0};
-    struct kvt_result result;
-    struct kvt_arena arena = {0};
-    enum kvt_status status = KVT_OK;
-    if (simulation == NULL || summary == NULL)
-        status = kvt_err_set(err, KVT_ENOMEM, "no memory for a run");
-    if (status == KVT_OK)
-        status = kvt_arena_init(&arena, SUMMARY_BYTES, err);
-    if (status == KVT_OK)
-        status = kvt_simulation_init(simulation, config, &options, err);
-    if (status == KVT_OK) {
-        status = kvt_simulation_run(simulation, &options, err);
-        if (status == KVT_OK)
-            status = kvt_simulation_result(simulation, &result, err);
-        if (status == KVT_OK)
-            status = kvt_summary_init(summary, &result, &arena, err);
-        for (int m = 0; m < METRICS && status == KVT_OK; m++)
-            sums->point[m] += metric_of(summary, sums->names[m]);
-        if (status == KVT_OK)
-            status = add_resamples(simulation, summary, sums, err);
-        kvt_simulation_release(simulation);
+    struct kvt_resample_options how = {
+        .count = sums->count, .seed = ERROR_SEED, .stop = &kvt_cli_interrupted};
+    struct kvt_evaluation *run = calloc(1, sizeof *run);
+    if (run == NULL)
+        return kvt_err_set(err, KVT_ENOMEM, "no memory for a run");
+    enum kvt_status status = kvt_evaluate(run, config, NULL, &how, err);
+    for (int m = 0; m < METRICS && status == KVT_OK; m++) {
+        const double *values = kvt_resamples_values(&run->resamples, sums->names[m]);
+        sums->point[m] += kvt_evaluation_metric(run, sums->names[m]);
+        for (int32_t r = 0; r < sums->count; r++)
+            sums->resampled[m][r] += values != NULL ? values[r] : (double)NAN;
     }
-    kvt_arena_release(&arena);
-    free(summary);
-    free(simulation);
+    if (status == KVT_OK)
+        kvt_evaluation_release(run);
+    free(run);
     return status;
 }
 

@@ -11,15 +11,9 @@
 #include <string.h>
 
 #include "cli/reproduce.h"
-#include "sim/plan/resample.h"
+#include "sim/plan/evaluate.h"
 
 #define RESIDENTS "resident_requests"
-
-struct measured {
-    double metric;                  /* NaN: the run has no such metric */
-    double residents;               /* mean members of the decode batches of all replicas */
-    struct kvt_resamples resamples; /* owned; none: count 0 */
-};
 
 static double residents_of(const struct kvt_simulation *simulation)
 {
@@ -31,48 +25,15 @@ static double residents_of(const struct kvt_simulation *simulation)
     return mean;
 }
 
-/* What the run says, and its resamples. */
-static enum kvt_status take(const struct kvt_simulation *simulation,
-                            const struct kvt_summary *summary, const char *metric,
-                            int32_t resamples, struct measured *measured, struct kvt_err *err)
+static enum kvt_status measure(const struct kvt_config *config, int32_t resamples,
+                               struct kvt_evaluation *measured, struct kvt_err *err)
 {
-    const struct kvt_metric *found = kvt_summary_find(summary, metric);
-    measured->metric = (double)NAN;
-    if (found != NULL && found->has_value)
-        measured->metric = found->kind == KVT_METRIC_COUNT ? (double)found->count : found->real;
-    measured->residents = residents_of(simulation);
-    if (resamples == 0)
-        return KVT_OK;
     struct kvt_resample_options how = {.count = resamples,
-                                       .seed = simulation->config->run.seed,
+                                       .seed = config->run.seed,
                                        .extra_name = RESIDENTS,
                                        .extra = residents_of,
                                        .stop = &kvt_cli_interrupted};
-    return kvt_resample(&measured->resamples, simulation, summary, &how, err);
-}
-
-static enum kvt_status measure(const struct kvt_config *config, const char *metric,
-                               int32_t resamples, struct measured *measured, struct kvt_err *err)
-{
-    static struct kvt_simulation simulation;
-    static struct kvt_summary summary;
-    struct kvt_simulate_options options = {0};
-    struct kvt_result result;
-    struct kvt_arena arena;
-    KVT_TRY(kvt_arena_init(&arena, 16 << 20, err));
-    enum kvt_status status = kvt_simulation_init(&simulation, config, &options, err);
-    if (status == KVT_OK) {
-        status = kvt_simulation_run(&simulation, &options, err);
-        if (status == KVT_OK)
-            status = kvt_simulation_result(&simulation, &result, err);
-        if (status == KVT_OK)
-            status = kvt_summary_init(&summary, &result, &arena, err);
-        if (status == KVT_OK)
-            status = take(&simulation, &summary, metric, resamples, measured, err);
-        kvt_simulation_release(&simulation);
-    }
-    kvt_arena_release(&arena);
-    return status;
+    return kvt_evaluate(measured, config, NULL, &how, err);
 }
 
 static void without_guards(struct kvt_config *config)
@@ -82,42 +43,42 @@ static void without_guards(struct kvt_config *config)
 }
 
 /* 1 - with / without; resample by resample, so that errors which both have cancel. */
-static enum kvt_status overhead_of(struct kvt_config *run, int32_t resamples,
-                                   const struct measured *with, struct kvt_reproduced *row,
-                                   struct kvt_err *err)
+static enum kvt_status fill_overhead(const struct kvt_evaluation *with,
+                                     const struct kvt_evaluation *without,
+                                     struct kvt_reproduced *row, struct kvt_err *err)
 {
     static const char metric[] = "output_throughput";
-    struct measured bare = {0};
-    struct kvt_interval interval = {(double)NAN, (double)NAN};
-    without_guards(run);
-    enum kvt_status status = measure(run, metric, resamples, &bare, err);
-    double *values = calloc((size_t)resamples + 1, sizeof *values);
-    if (status == KVT_OK && values == NULL)
-        status = kvt_err_set(err, KVT_ENOMEM, "no memory for an interval");
-    if (status == KVT_OK) {
-        row->predicted = 1 - with->metric / bare.metric;
-        for (int32_t r = 0; r < resamples; r++)
-            values[r] = 1 - kvt_resamples_values(&with->resamples, metric)[r] /
-                                kvt_resamples_values(&bare.resamples, metric)[r];
-        interval = kvt_interval_of(values, resamples, row->predicted);
-        row->low = interval.low;
-        row->high = interval.high;
-    }
+    int32_t count = with->resamples.count;
+    double *values = calloc((size_t)count + 1, sizeof *values);
+    if (values == NULL)
+        return kvt_err_set(err, KVT_ENOMEM, "no memory for an interval");
+    row->predicted =
+        1 - kvt_evaluation_metric(with, metric) / kvt_evaluation_metric(without, metric);
+    for (int32_t r = 0; r < count; r++)
+        values[r] = 1 - kvt_resamples_values(&with->resamples, metric)[r] /
+                            kvt_resamples_values(&without->resamples, metric)[r];
+    struct kvt_interval interval = kvt_interval_of(values, count, row->predicted);
+    row->low = interval.low;
+    row->high = interval.high;
     free(values);
-    kvt_resamples_release(&bare.resamples);
-    return status;
+    return KVT_OK;
 }
 
 static enum kvt_status fill(struct kvt_config *run, const char *metric, int32_t resamples,
-                            struct measured *measured, struct kvt_reproduced *row,
+                            const struct kvt_evaluation *measured, struct kvt_reproduced *row,
                             struct kvt_err *err)
 {
+    static struct kvt_evaluation bare;
     struct kvt_interval interval;
-    bool overhead = strcmp(metric, "tag_check_overhead") == 0;
-    KVT_TRY(measure(run, overhead ? "output_throughput" : metric, resamples, measured, err));
-    if (overhead)
-        return overhead_of(run, resamples, measured, row, err);
-    row->predicted = strcmp(metric, RESIDENTS) == 0 ? measured->residents : measured->metric;
+    if (strcmp(metric, "tag_check_overhead") == 0) {
+        without_guards(run);
+        KVT_TRY(measure(run, resamples, &bare, err));
+        enum kvt_status status = fill_overhead(measured, &bare, row, err);
+        kvt_evaluation_release(&bare);
+        return status;
+    }
+    row->predicted = strcmp(metric, RESIDENTS) == 0 ? residents_of(&measured->simulation)
+                                                    : kvt_evaluation_metric(measured, metric);
     if (resamples == 0)
         return KVT_OK;
     KVT_TRY(kvt_resamples_interval(&measured->resamples, metric, row->predicted, &interval, err));
@@ -131,7 +92,7 @@ enum kvt_status kvt_reproduce_serving(const struct kvt_config *config,
                                       struct kvt_reproduced *row, struct kvt_err *err)
 {
     struct kvt_config run = *config; /* the row's load; strings stay the config's */
-    struct measured measured = {0};
+    static struct kvt_evaluation measured;
     if (result->concurrency != KVT_UNSET && run.workload.kind != KVT_WORKLOAD_CLOSED)
         return kvt_err_at(err, KVT_ECONFIG, result->where,
                           "published: a concurrency wants a closed workload");
@@ -139,8 +100,9 @@ enum kvt_status kvt_reproduce_serving(const struct kvt_config *config,
         run.workload.concurrency = result->concurrency;
         run.domains = 0; /* a list of concurrencies is what the rows choose from */
     }
+    KVT_TRY(measure(&run, resamples, &measured, err));
     enum kvt_status status = fill(&run, result->metric, resamples, &measured, row, err);
-    kvt_resamples_release(&measured.resamples);
+    kvt_evaluation_release(&measured);
     KVT_TRY(status);
     row->supported = !isnan(row->predicted);
     if (!row->supported)

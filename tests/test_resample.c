@@ -10,7 +10,7 @@
 #include "sim/base/file.h"
 #include "sim/config/config.h"
 #include "sim/output/interval.h"
-#include "sim/plan/resample.h"
+#include "sim/plan/evaluate.h"
 #include "tests/check.h"
 
 #define CALIBRATION "/tmp/kvtwin-test-resample.yaml"
@@ -22,10 +22,7 @@ static struct kvt_err err;
 
 struct world {
     struct kvt_config config;
-    struct kvt_simulation base;
-    struct kvt_arena arena;
-    struct kvt_result result;
-    struct kvt_summary point;
+    struct kvt_evaluation run; /* the point; resamples are taken apart */
     struct kvt_resamples resamples;
 };
 
@@ -68,27 +65,21 @@ static void world_begin(struct world *w, const char *kv)
              "decode_only: true}}\nslo: {itl: {p99: 100 ms}}\ncost: {h200-sxm: 3 USD/h}\n",
              CALIBRATION, kv);
     memset(w, 0, sizeof *w);
-    struct kvt_simulate_options how = {0};
     CHECK_OK(kvt_config_parse(&w->config, "c", text, strlen(text), ".", NULL, 0, &err), err);
-    CHECK_OK(kvt_simulation_init(&w->base, &w->config, &how, &err), err);
-    CHECK_OK(kvt_simulation_run(&w->base, &how, &err), err);
-    CHECK_OK(kvt_simulation_result(&w->base, &w->result, &err), err);
-    CHECK_OK(kvt_arena_init(&w->arena, 4 << 20, &err), err);
-    CHECK_OK(kvt_summary_init(&w->point, &w->result, &w->arena, &err), err);
+    CHECK_OK(kvt_evaluate(&w->run, &w->config, NULL, NULL, &err), err);
 }
 
 static void resample(struct world *w, int32_t count)
 {
     struct kvt_resample_options how = {.count = count, .seed = 1};
     kvt_resamples_release(&w->resamples);
-    CHECK_OK(kvt_resample(&w->resamples, &w->base, &w->point, &how, &err), err);
+    CHECK_OK(kvt_resample(&w->resamples, &w->run.simulation, &w->run.summary, &how, &err), err);
 }
 
 static void world_end(struct world *w)
 {
     kvt_resamples_release(&w->resamples);
-    kvt_arena_release(&w->arena);
-    kvt_simulation_release(&w->base);
+    kvt_evaluation_release(&w->run);
     kvt_config_release(&w->config);
     remove(CALIBRATION);
 }
@@ -102,9 +93,7 @@ static const double *values(const struct world *w, const char *name)
 
 static double point(const struct world *w, const char *name)
 {
-    const struct kvt_metric *metric = kvt_summary_find(&w->point, name);
-    CHECK_NOTE(metric != NULL, name);
-    return metric->kind == KVT_METRIC_COUNT ? (double)metric->count : metric->real;
+    return kvt_evaluation_metric(&w->run, name);
 }
 
 static double width(const struct world *w, const char *name)
@@ -190,10 +179,10 @@ static void laws_without_error_give_intervals_without_width(void)
     write_calibration(rows, 4);
     world_begin(&a, "bf16");
     resample(&a, 20);
-    CHECK_OK(kvt_resamples_annotate(&a.resamples, &a.point, &err), err);
+    CHECK_OK(kvt_resamples_annotate(&a.resamples, &a.run.summary, &err), err);
     int32_t with = 0;
-    for (int32_t m = 0; m < a.point.metric_count; m++) {
-        const struct kvt_metric *metric = &a.point.metrics[m];
+    for (int32_t m = 0; m < a.run.summary.metric_count; m++) {
+        const struct kvt_metric *metric = &a.run.summary.metrics[m];
         if (!metric->has_interval)
             continue;
         with++;
@@ -205,7 +194,7 @@ static void laws_without_error_give_intervals_without_width(void)
         "seed",   "gpus",    "cost_usd_per_h", "slo_itl_p99_target_ms",
         "digest", "slo_met", "resamples"};
     for (size_t i = 0; i < sizeof given / sizeof *given; i++)
-        CHECK_NOTE(!kvt_summary_find(&a.point, given[i])->has_interval, given[i]);
+        CHECK_NOTE(!kvt_summary_find(&a.run.summary, given[i])->has_interval, given[i]);
     CHECK_CLOSE(point(&a, "resamples"), 20, 1e-12, "");
     world_end(&a);
 }
@@ -343,17 +332,19 @@ static void a_stop_and_one_more_value(void)
                                        .extra = pages_of,
                                        .stop = &stop,
                                        .progress = tell};
-    CHECK_OK(kvt_resample(&a.resamples, &a.base, &a.point, &how, &err), err);
+    CHECK_OK(kvt_resample(&a.resamples, &a.run.simulation, &a.run.summary, &how, &err), err);
     CHECK_I64(told, 7, "progress");
     CHECK_CLOSE(last_fraction, 1, 1e-12, "");
-    CHECK_CLOSE(values(&a, "pages")[6], pages_of(&a.base), 1e-12, "the pools are the base's");
+    CHECK_CLOSE(values(&a, "pages")[6], pages_of(&a.run.simulation), 1e-12,
+                "the pools are the base's");
     CHECK(kvt_resamples_values(&a.resamples, "no such metric") == NULL);
     resample(&a, 7);
-    CHECK_I64(a.resamples.metric_count, a.point.metric_count, "without the extra one");
+    CHECK_I64(a.resamples.metric_count, a.run.summary.metric_count, "without the extra one");
     kvt_resamples_release(&a.resamples);
     stop = 1, told = 0;
     err = (struct kvt_err){0};
-    CHECK_FAILS(kvt_resample(&a.resamples, &a.base, &a.point, &how, &err), err, KVT_EINTR);
+    CHECK_FAILS(kvt_resample(&a.resamples, &a.run.simulation, &a.run.summary, &how, &err), err,
+                KVT_EINTR);
     err = (struct kvt_err){0};
     world_end(&a);
 }
@@ -362,27 +353,21 @@ static void a_stop_and_one_more_value(void)
 static void the_quickstart_has_intervals_around_its_point(void)
 {
     char *path = kvt_path_join(kvt_data_folder(), "configs/examples/quickstart.yaml");
-    struct kvt_simulate_options how = {0};
+    struct kvt_resample_options how = {.count = 24, .seed = 1};
     memset(&a, 0, sizeof a);
     CHECK_OK(kvt_config_load(&a.config, path, NULL, 0, &err), err);
     free(path);
-    CHECK_OK(kvt_simulation_init(&a.base, &a.config, &how, &err), err);
-    CHECK_OK(kvt_simulation_run(&a.base, &how, &err), err);
-    CHECK_OK(kvt_simulation_result(&a.base, &a.result, &err), err);
-    CHECK_OK(kvt_arena_init(&a.arena, 4 << 20, &err), err);
-    CHECK_OK(kvt_summary_init(&a.point, &a.result, &a.arena, &err), err);
-    resample(&a, 24);
-    CHECK_OK(kvt_resamples_annotate(&a.resamples, &a.point, &err), err);
-    for (int32_t m = 0; m < a.point.metric_count; m++) {
-        const struct kvt_metric *metric = &a.point.metrics[m];
+    CHECK_OK(kvt_evaluate(&a.run, &a.config, NULL, &how, &err), err);
+    for (int32_t m = 0; m < a.run.summary.metric_count; m++) {
+        const struct kvt_metric *metric = &a.run.summary.metrics[m];
         double value = metric->kind == KVT_METRIC_COUNT ? (double)metric->count : metric->real;
         if (metric->has_interval)
             CHECK_NOTE(metric->low <= value && value <= metric->high, metric->name);
     }
-    const struct kvt_metric *tpot = kvt_summary_find(&a.point, "mean_tpot_ms");
+    const struct kvt_metric *tpot = kvt_summary_find(&a.run.summary, "mean_tpot_ms");
     CHECK_NOTE(tpot->low > 0.7 * tpot->real && tpot->low < 0.99 * tpot->real, "wide, not too wide");
     CHECK_NOTE(tpot->high < 1.4 * tpot->real && tpot->high > 1.01 * tpot->real, "");
-    CHECK_CLOSE(kvt_summary_find(&a.point, "completed")->low, 600, 1e-12, "all are served");
+    CHECK_CLOSE(kvt_summary_find(&a.run.summary, "completed")->low, 600, 1e-12, "all are served");
     world_end(&a);
 }
 
