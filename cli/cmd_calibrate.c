@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/calibrate_serving.h"
 #include "cli/cli.h"
 #include "sim/base/file.h"
 #include "sim/cost/calibration_print.h"
@@ -283,9 +284,28 @@ static enum kvt_status write_calibration(const struct kvt_cli *cli, struct calib
     return status;
 }
 
+static const char *const table_options[] = {"test", "gpu", "stack", "keep"};
+
+/* Options of one kind of measurement mean nothing beside the other. */
+static enum kvt_status check_options(const struct kvt_cli *cli, bool serving, struct kvt_err *err)
+{
+    for (size_t i = 0; serving && i < sizeof table_options / sizeof table_options[0]; i++)
+        if (kvt_cli_get(cli, table_options[i]) != NULL)
+            return kvt_err_set(err, KVT_EUSAGE, "--%s is for tables of kernel times, not --serving",
+                               table_options[i]);
+    if (!serving && (cli->set_count > 0 || cli->print_config))
+        return kvt_err_set(err, KVT_EUSAGE, "%s is for --serving CONFIG",
+                           cli->print_config ? "--print-config" : "--set (and --seed)");
+    return KVT_OK;
+}
+
 static enum kvt_status run_calibrate(const struct kvt_cli *cli, struct kvt_err *err)
 {
     struct calibrate c = {0};
+    const char *serving = kvt_cli_get(cli, "serving");
+    KVT_TRY(check_options(cli, serving != NULL, err));
+    if (serving != NULL)
+        return kvt_calibrate_serving(cli, serving, err);
     enum kvt_status status = read_tables(cli, &c, err);
     if (status == KVT_OK)
         status = fit_all(&c, err);
@@ -311,6 +331,8 @@ static const struct kvt_cli_option options[] = {
     {"gpu", "NAME", "the GPU of the tables (a name or a file); default: as their file names say"},
     {"stack", "NAME", "the stack that the calibration is for; default: that of most rows"},
     {"keep", "CAL", "take families that no table covers from this calibration (a name or a file)"},
+    {"serving", "CONFIG",
+     "fit host constants of this server to results of vllm bench serve or SGLang's bench_serving"},
     {NULL, NULL, NULL},
 };
 
@@ -328,11 +350,18 @@ const struct kvt_command kvt_command_calibrate = {
         "Tables of kvtwin bench need --gpu; their small grids get a law with few parameters, each\n"
         "with the interval that 95 % of such tables would hold it in, and what they did not "
         "measure\n"
-        "follows their ceilings.",
+        "follows their ceilings.\n"
+        "With --serving the operands are results that a benchmark client wrote (JSON of vllm "
+        "bench\n"
+        "serve --save-result, JSON lines of SGLang's bench_serving): each is simulated on CONFIG,\n"
+        "and time per layer, host time per step, time before the first token and the skew of\n"
+        "routing are fitted as far as the results tell them. -o writes CONFIG's calibration with\n"
+        "these constants replaced.",
     .example = "kvtwin calibrate h200_sxm-sglang-*.csv.gz -o h200.yaml\n"
                "kvtwin calibrate h200_sxm-sglang-0.5.14-gemm_perf.csv.gz --test held.csv.gz\n"
-               "kvtwin calibrate own.csv --gpu my-cpu.yaml -o own.yaml",
-    .uses = KVT_USES_OUTPUT,
+               "kvtwin calibrate own.csv --gpu my-cpu.yaml -o own.yaml\n"
+               "kvtwin calibrate runs/*.json --serving my.yaml -o fitted.yaml",
+    .uses = KVT_USES_CONFIG | KVT_USES_OUTPUT,
     .operands_min = 1,
     .operands_max = -1,
     .options = options,

@@ -313,6 +313,45 @@ run "a time in another unit" 3 calibrate "$work/unit.csv" --gpu "$work/my-cpu.ya
 err_has "unit.csv:5: time_ns: want nanoseconds"
 run "no table" 2 calibrate
 
+# Benchmarks of a server: the twin writes what a client would have.
+server="model: qwen3-30b-a3b
+engine: sglang
+fleet: {serve: {gpu: h200-sxm, memory: {fraction: 0.85}}}"
+printf '%s\n' "$server" >"$work/server.yaml"
+for load in 1 8 32; do
+    "$kvtwin" simulate "$work/server.yaml" -q --format json \
+        --set "workload={closed: {concurrency: $load, input: 500, output: 60, requests: 64}}" >"$work/run.json" ||
+        fail "no run to fit to"
+    sed -n 's/^ *"\(mean_ttft_ms\|mean_tpot_ms\|output_throughput\)": \([0-9.e+-]*\),*$/\1 \2/p' "$work/run.json" |
+        awk -v load=$load 'BEGIN { printf "{\"backend\": \"sglang\", \"request_rate\": Infinity, \"max_concurrency\": %d, \"total_throughput\": 1, \"completed\": 64, \"total_input_tokens\": 32000, \"total_output_tokens\": 3840", load }
+            { printf ", \"%s\": %.9g", $1, $2 * ($1 == "output_throughput" ? 0.95 : 1.05) } END { print "}" }' >>"$work/bench.jsonl"
+done
+run "constants are fitted to benchmarks" 0 calibrate "$work/bench.jsonl" --serving "$work/server.yaml" -q -o "$work/fitted.yaml"
+err_is_empty
+out_has "fitted to 3 runs in 1 files"
+out_has "bench.jsonl:2"
+run "the fitted calibration is run with" 0 simulate "$work/server.yaml" --set calibration.h200-sxm="$work/fitted.yaml" \
+    --set "workload={closed: {concurrency: 8, input: 500, output: 60, requests: 64}}"
+run "constants as JSON" 0 calibrate "$work/bench.jsonl" --serving "$work/server.yaml" --format json
+out_starts "{"
+out_has '"shipped_error"'
+run "a result of another engine" 3 calibrate "$work/bench.jsonl" --serving "$work/server.yaml" --set engine=vllm
+err_has 'bench.jsonl:1: field "backend": is a run on sglang'
+head -c 60 "$work/bench.jsonl" >"$work/cut.json"
+run "a result that is cut off" 3 calibrate "$work/cut.json" --serving "$work/server.yaml" -o "$work/no.yaml"
+err_has "cut.json:1:"
+err_has "not JSON"
+[ ! -e "$work/no.yaml" ] || fail "wrote a calibration of a bad result"
+sed 's/"completed": 64/"completed": 0/' "$work/bench.jsonl" >"$work/zero.json"
+run "a result without a completed request" 3 calibrate "$work/zero.json" --serving "$work/server.yaml"
+err_has 'zero.json:1: field "completed": want at least one completed request'
+sed '2s/"total_input_tokens"/"tokens"/' "$work/bench.jsonl" >"$work/field.json"
+run "a result without a field" 3 calibrate "$work/field.json" --serving "$work/server.yaml"
+err_has 'field.json:2: field "total_input_tokens": wanted in a benchmark result, not found'
+run "a table as a result" 3 calibrate "$own" --serving "$work/server.yaml"
+run "options of tables beside --serving" 2 calibrate "$work/bench.jsonl" --serving "$work/server.yaml" --gpu h200-sxm
+run "--set beside tables" 2 calibrate "$own" --set engine=vllm
+
 interrupt() { # interrupt SIGNAL OPTION...: into $work/out, $work/err and $got
     signal=$1
     shift

@@ -34,6 +34,7 @@
     X(bench_result)     \
     X(compare)          \
     X(resample)         \
+    X(serving_fit)      \
     X(reproduce)        \
     X(cli)
 /* clang-format on */

@@ -216,7 +216,13 @@ enum kvt_status kvt_simulation_init(struct kvt_simulation *simulation,
                           "--set %s=...",
                           kvt_config_domain(config, 0)->path);
     double start = kvt_wall_seconds();
-    enum kvt_status status = read_load(simulation, err);
+    enum kvt_status status = KVT_OK;
+    if (options->trace != NULL) {
+        simulation->trace = *options->trace;
+        *options->trace = (struct kvt_trace){0};
+    } else {
+        status = read_load(simulation, err);
+    }
     double read = kvt_wall_seconds();
     if (status == KVT_OK)
         status = setup(simulation, NULL, NULL, options, err);

@@ -23,7 +23,8 @@ struct kvt_simulate_options {
     bool named;                       /* page-level records are wanted in the log */
     const struct kvt_strike *strikes; /* NULL: no faults; names pages; borrowed */
     int32_t strike_count;
-    FILE *talk; /* warnings of the cost model; NULL: none */
+    struct kvt_trace *trace; /* the requests, instead of the workload's; taken over. NULL: none */
+    FILE *talk;              /* warnings of the cost model; NULL: none */
     void (*sink)(void *context, const struct kvt_decision *decision); /* NULL: no log */
     void *context;
     const volatile sig_atomic_t *stop;                              /* NULL: never */
