@@ -162,7 +162,7 @@ cuda: $(if $(CUDA_HERE),all $(CUDA_OBJ) build/cuda-check) ## compile the CUDA ke
 	$(Q)scripts/cuda.sh '$(CUDA_HERE)' $(filter %.cu.o,$(CUDA_OBJ))
 
 cuda-emulated: build/emulate/check $(if $(CUDA_HERE),build/cuda-check) ## the CUDA kernels on the host, under sanitizers, with mutants
-	$(Q)tests/cuda.sh build/emulate '$(EMULATE)'
+	$(Q)tests/cuda.sh build/emulate
 
 bench: all $(BENCHES) ## speed: machine, commit, command, figures
 	@scripts/bench.sh build/kvtwin $(BENCHES)

@@ -36,7 +36,7 @@ for object; do
     while read -r mangled stack stores loads registers; do
         kernels=$((kernels + 1))
         name=$(echo "$mangled" | sed -E 's/^_Z(L|N[^0-9]*|)[0-9]*(_INTERNAL_[0-9a-z_]*[0-9])?//' | grep -oE '[a-z0-9_]+_k' | head -n 1 | sed -E 's/^[0-9]+//')
-        budget=$(sed -nE "s/.*budget $name ([0-9]+).*/\1/p" "$source" "${source%.cu}"*.cuh 2>/dev/null | head -n 1)
+        budget=$(sed -nE "s/.*budget $name ([0-9]+).*/\1/p" kernels/cuda/*.cu kernels/cuda/*.cuh | head -n 1)
         [ "$stack" -eq 0 ] || complain "$source: $mangled: a stack frame of $stack bytes"
         [ "$stores" -eq 0 ] && [ "$loads" -eq 0 ] || complain "$source: $mangled: spills $stores bytes, loads $loads"
         if [ -z "$budget" ]; then
@@ -61,6 +61,9 @@ wanted() { # wanted SOURCE INSTRUCTION ...
     done
 }
 wanted kernels/cuda/paging.cu 'cvt\.rn\.satfinite\.e4m3x2\.f32' 'shfl\.sync' 'vote\.sync\.ballot' 'atom\.global\.min\.u64|atom\.min\.u64|red\.global\.min\.u64' 'st\.relaxed\.gpu'
+wanted kernels/cuda/attention.cu 'cvt\.rn\.f16x2\.e4m3x2' 'mma\.sync\.aligned\.m16n8k16\.row\.col\.f32\.bf16' \
+    'mma\.sync\.aligned\.m16n8k16\.row\.col\.f32\.f16' 'cp\.async\.cg\.shared\.global' 'cp\.async\.wait_group' \
+    'ldmatrix\.sync\.aligned\.m8n8\.x4\.trans' 'movmatrix' 'ex2\.approx' 'prmt'
 
 if [ "$failed" -gt 0 ]; then
     exit 1

@@ -1,12 +1,12 @@
 #!/bin/sh
-# The CUDA kernels without a GPU: every test under the emulation, then mutants that it must catch.
+# The CUDA kernels without a GPU: every test under the emulation, then faults that it must see.
 #
-#   cuda.sh BUILD COMPILE    BUILD has the objects and `check`; COMPILE compiles one C++ source
+#   cuda.sh BUILD    BUILD has the emulated `check`
 #
-# A mutant is a kernel compiled with -DKVT_MUTANT_<NAME>. It must fail the named tests (by a wrong
-# result, or stopped by AddressSanitizer); one that passes, or does not compile, is a failure.
+# A fault is planted in the kernels by number (enum fault of emulate.h). It must fail the named tests,
+# by a wrong result or stopped by AddressSanitizer; one that passes is a failure.
 set -u
-build=$1 compile=$2
+build=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -33,27 +33,25 @@ else
 fi
 
 failed=0 killed=0
-mutant() { # mutant SOURCE NAME TESTS
-    # shellcheck disable=SC2086
-    if ! $compile "-DKVT_MUTANT_$2" -x c++ -c -o "$work/mutant.o" "$1"; then
-        echo "tests/cuda.sh: mutant $2 of $1 does not compile" >&2
-        failed=$((failed + 1))
-        return
-    fi
-    # shellcheck disable=SC2086,SC2046
-    $compile -o "$work/check" "$work/mutant.o" $(ls "$build"/*.o | grep -v "/$(basename "$1").o$") \
-        "$build/reference.a" -lm || exit 1
-    if "$work/check" "$3" >"$work/out" 2>&1; then
-        echo "tests/cuda.sh: mutant $2 of $1 passes \"$3\"" >&2
+mutant() { # mutant FAULT_NUMBER NAME TESTS
+    if "$build/check" --fault "$1" --seeds 3 "$3" >"$work/out" 2>&1; then
+        echo "tests/cuda.sh: fault \"$2\" is not seen by \"$3\"" >&2
         failed=$((failed + 1))
         return
     fi
     killed=$((killed + 1))
-    printf '%-12s %-24s %s\n' "$(basename "$1")" "$2" \
-        "$(grep -m 1 -oE 'AddressSanitizer: [a-zA-Z-]*|deadlock|divergence[a-z ]*|[a-z0-9_ ,-]*: other [a-z ]*|got .*' "$work/out" | cut -c 1-60)"
+    printf '%-34s %-20s %s\n' "$2" "$3" \
+        "$(grep -m 1 -oE 'AddressSanitizer: [a-zA-Z-]*|deadlock|divergence[a-z ]*|: other [a-z ]*|[0-9]* of [0-9]* elements off' "$work/out")"
 }
-mutant kernels/cuda/paging.cu PAGE_OUT_OF_RANGE "tag check"
-mutant kernels/cuda/paging.cu HALF_THE_WARP "append"
+mutant 1 "page ids are not compared" "tag check"
+mutant 2 "half a warp is left out" "append"
+mutant 3 "a missing barrier" "GQA BF16"
+mutant 3 "a missing barrier" "MLA scaled"
+mutant 4 "copies are not waited for" "GQA FP8"
+mutant 4 "copies are not waited for" "MLA BF16"
+mutant 5 "page lists are read too far" "GQA BF16"
+mutant 5 "page lists are read too far" "MLA plain"
+mutant 6 "a stage is filled while it is read" "MLA BF16"
 
 [ "$failed" -eq 0 ] || exit 1
-echo "tests/cuda.sh: all $killed mutants killed"
+echo "tests/cuda.sh: all $killed faults seen"

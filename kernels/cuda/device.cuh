@@ -17,13 +17,15 @@
 #include <stdint.h>
 
 #ifdef __CUDACC__
-#define KVT_DEVICE static __device__ __forceinline__
-#define KVT_UNROLL _Pragma("unroll")
+#define KVT_DEVICE      static __device__ __forceinline__
+#define KVT_FAULT(name) false
+#define KVT_UNROLL      _Pragma("unroll")
 #define KVT_AT
 #define KVT_AT_ARGS
 #else
 #include "kernels/cuda/emulate_names.h"
-#define KVT_DEVICE static inline
+#define KVT_DEVICE      static inline
+#define KVT_FAULT(name) (kvt_emulate::now.fault == kvt_emulate::fault_##name)
 #define KVT_UNROLL
 #define KVT_AT      , KVT_EMULATE_AT
 #define KVT_AT_ARGS , file_, line_
@@ -176,10 +178,9 @@ inline float half_to_float(uint32_t bits)
     uint32_t sign = (bits & 0x8000) << 16, exponent = bits >> 10 & 31, mantissa = bits & 0x3ff;
     if (exponent == 31)
         return __uint_as_float(sign | 0x7f800000 | mantissa << 13);
-    float magnitude = exponent == 0 ? static_cast<float>(mantissa) * 0x1p-24f
-                                    : std::ldexp(static_cast<float>(mantissa | 0x400),
-                                                 static_cast<int>(exponent) - 25);
-    return __uint_as_float(sign | __float_as_uint(magnitude));
+    if (exponent == 0)
+        return __uint_as_float(sign | __float_as_uint(static_cast<float>(mantissa) * 0x1p-24f));
+    return __uint_as_float(sign | (exponent + 112) << 23 | mantissa << 13);
 }
 
 /* To the nearest, ties to even; NaN is 0x7fff. */
@@ -372,27 +373,49 @@ struct mma_operand {
 /* Lane l holds, with g = l / 4 and q = l % 4: of A (16 rows, 16 k) rows g and g + 8 by turns, k =
  * 2q and 2q + 1, then the same with k + 8; of B (16 k, 8 columns) column g, k = 2q.. and 2q + 8..;
  * of D rows g (d[0], d[1]) and g + 8 (d[2], d[3]), columns 2q and 2q + 1. */
-template <class Decode> inline void mma(struct kvt_emulate::fiber *warp, Decode decode)
+inline void mma_gather(struct kvt_emulate::fiber *warp, bool half, float a[16][16], float b[16][8])
 {
-    float a[16][16], b[16][8];
+    auto decode = [half](uint32_t pair, int high) {
+        uint32_t bits = pair >> 16 * high & 0xffff;
+        return half ? half_to_float(bits) : __uint_as_float(bits << 16);
+    };
     for (int l = 0; l < 32; l++) {
         auto *lane = static_cast<struct mma_operand *>(warp[l].operand);
         int g = l / 4, q = l % 4;
         for (int i = 0; i < 8; i++)
-            a[g + i / 2 % 2 * 8][2 * q + i % 2 + i / 4 * 8] =
-                decode(lane->a[i / 2] >> 16 * (i % 2) & 0xffff);
+            a[g + i / 2 % 2 * 8][2 * q + i % 2 + i / 4 * 8] = decode(lane->a[i / 2], i % 2);
         for (int i = 0; i < 4; i++)
-            b[2 * q + i % 2 + i / 2 * 8][g] = decode(lane->b[i / 2] >> 16 * (i % 2) & 0xffff);
+            b[2 * q + i % 2 + i / 2 * 8][g] = decode(lane->b[i / 2], i % 2);
     }
+}
+
+/* Most of the time of a test goes here: arrays of this function only, so no sanitizers. */
+__attribute__((noinline, no_sanitize("address"), no_sanitize("undefined"))) inline void
+mma_multiply(const float a[16][16], const float b[16][8], double d[16][8])
+{
+    for (int row = 0; row < 16; row++)
+        for (int k = 0; k < 16; k++)
+            for (int column = 0; column < 8; column++)
+                d[row][column] +=
+                    static_cast<double>(a[row][k]) * static_cast<double>(b[k][column]);
+}
+
+inline void mma(struct kvt_emulate::fiber *warp, bool half)
+{
+    float a[16][16], b[16][8];
+    double d[16][8];
+    mma_gather(warp, half, a, b);
+    auto cell = [warp, &d](int l, int i) {
+        float *mine = static_cast<struct mma_operand *>(warp[l].operand)->d + i;
+        return std::make_pair(mine, &d[l / 4 + i / 2 * 8][2 * (l % 4) + i % 2]);
+    };
     for (int l = 0; l < 32; l++)
-        for (int i = 0; i < 4; i++) {
-            int row = l / 4 + i / 2 * 8, column = 2 * (l % 4) + i % 2;
-            float *d = static_cast<struct mma_operand *>(warp[l].operand)->d + i;
-            double sum = static_cast<double>(*d);
-            for (int k = 0; k < 16; k++)
-                sum += static_cast<double>(a[row][k]) * static_cast<double>(b[k][column]);
-            *d = static_cast<float>(sum);
-        }
+        for (int i = 0; i < 4; i++)
+            *cell(l, i).second = static_cast<double>(*cell(l, i).first);
+    mma_multiply(a, b, d);
+    for (int l = 0; l < 32; l++)
+        for (int i = 0; i < 4; i++)
+            *cell(l, i).first = static_cast<float>(*cell(l, i).second);
 }
 
 } // namespace kvt_twin
@@ -408,10 +431,8 @@ KVT_DEVICE void kvt_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 #else
     struct kvt_twin::mma_operand mine = {d, a, b};
-    kvt_emulate::collective(
-        "mma bf16", KVT_WARP, &mine, {file_, line_}, [](struct kvt_emulate::fiber *warp) {
-            kvt_twin::mma(warp, [](uint32_t x) { return __uint_as_float(x << 16); });
-        });
+    kvt_emulate::collective("mma bf16", KVT_WARP, &mine, {file_, line_},
+                            [](struct kvt_emulate::fiber *warp) { kvt_twin::mma(warp, false); });
 #endif
 }
 
@@ -424,9 +445,8 @@ KVT_DEVICE void kvt_mma_f16(float d[4], const uint32_t a[4], const uint32_t b[2]
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 #else
     struct kvt_twin::mma_operand mine = {d, a, b};
-    kvt_emulate::collective(
-        "mma f16", KVT_WARP, &mine, {file_, line_},
-        [](struct kvt_emulate::fiber *warp) { kvt_twin::mma(warp, kvt_twin::half_to_float); });
+    kvt_emulate::collective("mma f16", KVT_WARP, &mine, {file_, line_},
+                            [](struct kvt_emulate::fiber *warp) { kvt_twin::mma(warp, true); });
 #endif
 }
 

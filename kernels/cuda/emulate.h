@@ -90,6 +90,17 @@ struct place {
     int line;
 };
 
+/* Faults that kernels have when a test asks for one (KVT_FAULT of device.cuh): tests must tell. */
+enum fault {
+    no_fault,
+    fault_page_range, /* a page id is not compared with the pool */
+    fault_half_warp,  /* a reduction leaves out half of the lanes */
+    fault_no_barrier, /* a barrier of the block is missing */
+    fault_no_wait,    /* copies are not waited for */
+    fault_behind_end, /* the page list is read behind its end */
+    fault_late_stage, /* a stage is filled while it is read */
+};
+
 enum state { ready, at_barrier, at_collective, gone };
 
 struct async_copy {
@@ -128,6 +139,7 @@ struct block {
     void (*entry)(void *), *arguments;
     const char *kernel;
     uint64_t seed;
+    enum fault fault;
     bool copies_late;
     char text[768];
 #if defined(__x86_64__)
@@ -302,7 +314,8 @@ inline void barrier(struct place at)
 /* The lanes of mask come together; the last one does act(first fiber of the warp), which may read
  * and write every lane's operand. */
 template <class Act>
-inline void collective(const char *what, uint32_t mask, void *operand, struct place at, Act act)
+__attribute__((noinline)) void collective(const char *what, uint32_t mask, void *operand,
+                                          struct place at, Act act)
 {
     unsigned thread = static_cast<unsigned>(me - now.fibers.data()), lane = thread % 32;
     struct fiber *warp = me - lane;

@@ -58,7 +58,8 @@ template <class T> struct exchange {
 };
 
 template <class T>
-inline T shuffle_from(const char *what, uint32_t mask, T value, int from, struct place at)
+__attribute__((noinline)) T shuffle_from(const char *what, uint32_t mask, T value, int from,
+                                         struct place at)
 {
     struct exchange<T> mine = {
         value, value, from

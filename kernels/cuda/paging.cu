@@ -100,11 +100,7 @@ KVT_DEVICE bool write_group(const struct group &group, float plain_scale)
     }
     float scale = plain_scale;
     if (group.scale != nullptr) {
-#ifdef KVT_MUTANT_HALF_THE_WARP
-        scale = kvt_fp8_scale_of(kvt_warp_max(amax, 15));
-#else
-        scale = kvt_fp8_scale_of(kvt_warp_max(amax, 31));
-#endif
+        scale = kvt_fp8_scale_of(kvt_warp_max(amax, KVT_FAULT(half_warp) ? 15 : 31));
         if (lane == 0)
             kvt_store<float>(group.scale, scale);
     }
@@ -248,10 +244,8 @@ __global__ void __launch_bounds__(256) tag_reset_k(struct tag_args args)
 
 KVT_DEVICE bool entry_fails(const struct tag_args &args, int32_t page, uint64_t want)
 {
-#ifndef KVT_MUTANT_PAGE_OUT_OF_RANGE
-    if (page < 0 || page >= args.check.pool_pages)
+    if ((page < 0 || page >= args.check.pool_pages) && !KVT_FAULT(page_range))
         return true;
-#endif
     ulonglong2 tag = kvt_load<ulonglong2>(args.check.tags + page);
     uint64_t content = tag.y;
     if (args.tag_offset >= 0)

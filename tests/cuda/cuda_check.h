@@ -25,12 +25,14 @@ struct cuda_test {
     void (*run)();
 };
 
-extern const struct cuda_test codec_tests[], paging_tests[],
+extern const struct cuda_test codec_tests[], paging_tests[], attention_tests[],
     emulation_tests[]; /* ended by an empty row */
 
 /* Emulated: true. On a device: false, and seed does nothing. */
 extern const bool cuda_is_emulated;
 void cuda_set_seed(uint64_t seed);
+/* Plant a fault of emulate.h, by number, into the kernels. On a device: nothing. */
+void cuda_set_fault(int number);
 
 bool check_failed(const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

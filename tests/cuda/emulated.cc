@@ -19,6 +19,11 @@ void cuda_set_seed(uint64_t seed)
     kvt_emulate::set_seed(seed);
 }
 
+void cuda_set_fault(int number)
+{
+    kvt_emulate::now.fault = static_cast<enum kvt_emulate::fault>(number);
+}
+
 static enum kvt_status no_graphs(struct kvt_err *err)
 {
     return kvt_err_set(err, KVT_EDEVICE, "emulated: there are no graphs and no events");

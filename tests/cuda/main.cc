@@ -1,7 +1,9 @@
 /*
  * The tests of the CUDA kernels as a program: emulated or on a device.
  *
- *   check [--seeds N] [PART ...]    tests whose name holds one of the parts
+ *   check [--seeds N] [--fault N] [PART ...]    tests whose name holds one of the parts
+ *
+ * --fault plants fault N of emulate.h into the kernels: then tests must fail.
  *
  * Exit 0 all hold, 1 some do not, 7 no device (the tests are counted as skipped).
  */
@@ -55,9 +57,12 @@ int main(int argc, char **argv)
 {
     uint64_t seeds = cuda_is_emulated ? 4 : 1;
     int first = 1;
-    if (argc > 2 && strcmp(argv[1], "--seeds") == 0) {
-        seeds = static_cast<uint64_t>(strtol(argv[2], nullptr, 10));
-        first = 3;
+    for (; first + 1 < argc && argv[first][0] == '-'; first += 2) {
+        int number = static_cast<int>(strtol(argv[first + 1], nullptr, 10));
+        if (strcmp(argv[first], "--seeds") == 0)
+            seeds = static_cast<uint64_t>(number);
+        else if (strcmp(argv[first], "--fault") == 0)
+            cuda_set_fault(number);
     }
     struct kvt_cuda_device device = {};
     struct kvt_err err = {};
@@ -68,7 +73,8 @@ int main(int argc, char **argv)
     printf("%s, %d multiprocessors, %d seeds\n", device.name, device.multiprocessors,
            static_cast<int>(seeds));
     int count = 0;
-    for (const struct cuda_test *suite : {emulation_tests, codec_tests, paging_tests})
+    for (const struct cuda_test *suite :
+         {emulation_tests, codec_tests, paging_tests, attention_tests})
         for (const struct cuda_test *test = suite; test->name != nullptr; test++) {
             if (!is_chosen(test->name, argc, argv, first))
                 continue;

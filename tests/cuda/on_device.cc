@@ -7,3 +7,7 @@ const struct cuda_test emulation_tests[] = {{nullptr, nullptr}};
 void cuda_set_seed(uint64_t)
 {
 }
+
+void cuda_set_fault(int)
+{
+}
