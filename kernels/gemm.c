@@ -4,6 +4,7 @@
 #include <math.h>
 
 #define SIZE_MOST (1 << 24)
+#define K_MOST    (1 << 20)
 
 static enum kvt_status check_size(const char *what, int64_t value, int64_t least, int64_t most,
                                   struct kvt_err *err)
@@ -33,7 +34,7 @@ enum kvt_status kvt_gemm_check(const struct kvt_gemm *gemm, struct kvt_err *err)
                            gemm->weights);
     KVT_TRY(check_size("m", gemm->m, 0, SIZE_MOST, err));
     KVT_TRY(check_size("n", gemm->n, 1, SIZE_MOST, err));
-    KVT_TRY(check_size("k", gemm->k, 1, SIZE_MOST, err));
+    KVT_TRY(check_size("k", gemm->k, 1, K_MOST, err));
     KVT_TRY(check_size("m * n", (int64_t)gemm->m * gemm->n, 0, (INT64_C(1) << 40) - 1, err));
     KVT_TRY(check_size("n * k", (int64_t)gemm->n * gemm->k, 1, (INT64_C(1) << 40) - 1, err));
     if (gemm->w == NULL)

@@ -36,11 +36,11 @@ struct kvt_gemm {
     kvt_bf16 *out;
 };
 
-/* Sizes of at least 1 (m: 0) and at most 2^24, m * n and n * k below 2^40, scales finite and above
- * 0. KVT_ELIMIT. */
+/* Sizes of at least 1 (m: 0) and at most 2^24 (k: 2^20), m * n and n * k below 2^40, scales finite
+ * and above 0. KVT_ELIMIT. */
 enum kvt_status kvt_gemm_check(const struct kvt_gemm *gemm, struct kvt_err *err);
 
-/* Bytes of packed weights (with padding to the backend's tile). */
+/* Bytes of packed weights (with padding to the backend's tile). Align them to 64. */
 size_t kvt_cpu_gemm_packed_bytes(enum kvt_gemm_weights weights, int32_t n, int32_t k);
 void kvt_cpu_gemm_pack(enum kvt_gemm_weights weights, int32_t n, int32_t k, const void *plain,
                        void *packed);

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #define SIZE_MOST (1 << 24)
+#define K_MOST    (1 << 20)
 
 static enum kvt_status check_size(const char *what, int64_t value, int64_t least, int64_t most,
                                   struct kvt_err *err)
@@ -19,7 +20,7 @@ static enum kvt_status check_shape(int32_t m, int32_t n, int32_t k, int32_t grou
 {
     KVT_TRY(check_size("m", m, 0, SIZE_MOST, err));
     KVT_TRY(check_size("n", n, 1, SIZE_MOST, err));
-    KVT_TRY(check_size("k", k, 1, SIZE_MOST, err));
+    KVT_TRY(check_size("k", k, 1, K_MOST, err));
     KVT_TRY(check_size("m * n", (int64_t)m * n, 0, (INT64_C(1) << 40) - 1, err));
     KVT_TRY(check_size("n * k", (int64_t)n * k, 1, (INT64_C(1) << 40) - 1, err));
     if (group != 32 && group != 128)

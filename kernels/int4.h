@@ -49,8 +49,8 @@ struct kvt_int4_experts {
     kvt_bf16 *out;            /* [row_begin[experts]][n] */
 };
 
-/* group 32 or 128 that divides k, sizes of at least 1 (m: 0) and at most 2^24, m * n and n * k
- * below 2^40, row_begin from 0 and not decreasing. KVT_ELIMIT. */
+/* group 32 or 128 that divides k, sizes of at least 1 (m: 0) and at most 2^24 (k: 2^20),
+ * m * n and n * k below 2^40, row_begin from 0 and not decreasing. KVT_ELIMIT. */
 enum kvt_status kvt_int4_gemm_check(const struct kvt_int4_gemm *gemm, struct kvt_err *err);
 enum kvt_status kvt_int4_experts_check(const struct kvt_int4_experts *experts, struct kvt_err *err);
 
@@ -58,6 +58,7 @@ enum kvt_status kvt_int4_experts_check(const struct kvt_int4_experts *experts, s
  * + 8, ties to even, clamped to 1..15. */
 void kvt_int4_quantise(const float *w, const struct kvt_int4_plain *plain);
 
+/* A multiple of 64; align packed weights to 64. */
 size_t kvt_cpu_int4_packed_bytes(int32_t n, int32_t k, int32_t group);
 void kvt_cpu_int4_pack(const struct kvt_int4_plain *plain, void *packed);
 void kvt_cpu_int4_unpack(const void *packed, const struct kvt_int4_plain *plain);

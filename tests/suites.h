@@ -36,5 +36,6 @@
     X(resample)         \
     X(serving_fit)      \
     X(reproduce)        \
+    X(gemm_kernels)     \
     X(cli)
 /* clang-format on */
