@@ -37,5 +37,7 @@
     X(serving_fit)      \
     X(reproduce)        \
     X(gemm_kernels)     \
+    X(tag_check)        \
+    X(elementwise)      \
     X(cli)
 /* clang-format on */

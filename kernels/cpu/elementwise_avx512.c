@@ -1,0 +1,2 @@
+#define KVT_ROWS kvt_elementwise_avx512
+#include "kernels/cpu/elementwise_rows.h"

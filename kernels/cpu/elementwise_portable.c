@@ -1,0 +1,2 @@
+#define KVT_ROWS kvt_elementwise_portable
+#include "kernels/cpu/elementwise_rows.h"

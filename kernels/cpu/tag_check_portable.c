@@ -1,0 +1,36 @@
+#include <string.h>
+
+#include "kernels/cpu/tag_check_block.h"
+
+static void fetch(const struct kvt_tag_source *source, const int32_t *page, int32_t count)
+{
+    uintptr_t tags = (uintptr_t)source->tags, content = (uintptr_t)source->content;
+    for (int32_t i = 0; i < count; i++)
+        __builtin_prefetch((const void *)(tags + (uintptr_t)page[i] * 16));
+    if (source->header)
+        for (int32_t i = 0; i < count; i++)
+            __builtin_prefetch(
+                (const void *)(content + (uintptr_t)page[i] * (uintptr_t)source->content_stride));
+}
+
+static bool are_inside(const int32_t *page, int32_t count, int32_t pool_pages)
+{
+    uint32_t outside = 0;
+    for (int32_t i = 0; i < count; i++)
+        outside |= (uint32_t)page[i] | ((uint32_t)pool_pages - 1 - (uint32_t)page[i]);
+    return outside >> 31 == 0;
+}
+
+static uint64_t differs(const struct kvt_tag_source *source, const int32_t *page,
+                        const uint64_t *want, int32_t count)
+{
+    uint64_t bits = 0;
+    for (int32_t i = 0; i < count; i++) {
+        uint64_t content;
+        memcpy(&content, source->content + page[i] * source->content_stride, sizeof content);
+        bits |= (source->tags[page[i]].owner ^ want[i]) | (content ^ want[i]);
+    }
+    return bits;
+}
+
+const struct kvt_tag_block_isa kvt_tag_block_portable = {fetch, are_inside, differs};
