@@ -34,6 +34,13 @@ void check_skip(const char *why)
     printf("(skipped: %s) ", why);
 }
 
+const char *check_temp(const char *name)
+{
+    static char path[128];
+    snprintf(path, sizeof path, "/tmp/kvtwin-test-%ld-%s", (long)getpid(), name);
+    return path;
+}
+
 const char *check_shared(const char *name)
 {
     static char path[512];

@@ -35,6 +35,10 @@ void check_skip(const char *why);
 /* Path of a file in ../shared, or NULL (after check_skip) when it is not there. Static storage. */
 const char *check_shared(const char *name);
 
+/* Path of a file that a test may write and should remove: no other process has it. Until the next
+ * call with another name. */
+const char *check_temp(const char *name);
+
 #define CHECK(x)                   check_that((x), #x, "", __FILE__, __LINE__)
 #define CHECK_NOTE(x, note)        check_that((x), #x, (note), __FILE__, __LINE__)
 #define CHECK_I64(got, want, note) check_i64((got), (want), #got, (note), __FILE__, __LINE__)

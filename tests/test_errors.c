@@ -131,6 +131,8 @@ static void a_shape_has_one_error_whatever_the_batch(void)
     for (int n = 1; n < 2 * KVT_ERROR_SHAPES; n++) { /* more than can be remembered */
         struct kvt_work other = gemm(1, n, 9);
         double first = kvt_error_time(&errors, &law, &other, 1.0);
+        double z = kvt_error_draw(1, 3, KVT_FAMILY_GEMM_BF16, &other);
+        CHECK_CLOSE(first, exp(z / Z95 * log(1.3)), 1e-9, "its own draw, not a neighbour's");
         CHECK(kvt_error_time(&errors, &law, &other, 1.0) == first);
     }
     CHECK(kvt_error_time(&errors, &law, &a, 1.0) == one);

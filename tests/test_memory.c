@@ -249,7 +249,7 @@ static void real_servers_had_what_is_predicted(void)
     kvt_table_free(&table);
 }
 
-#define TABLE "/tmp/kvtwin-test-table.csv"
+#define TABLE check_temp("table.csv")
 
 static void write_table(const char *text)
 {

@@ -8,7 +8,7 @@
 #include "sim/base/file.h"
 #include "tests/check.h"
 
-#define TABLE "/tmp/kvtwin-test-serving.csv"
+#define TABLE check_temp("serving.csv")
 
 static struct kvt_err err;
 
