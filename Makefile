@@ -68,7 +68,7 @@ ISA_amx      := $(ISA_avx512) -mamx-tile -mamx-bf16
 isa           = $(foreach i,avx2 avx512 amx,$(if $(filter %_$(i),$(1)),$(ISA_$(i))))
 
 # The CUDA kernels are compiled where nvcc is found and go into the release build; CUDA=no leaves
-# them out. Only runtime/device_cuda.c is told (KVT_CUDA); the runtime is linked statically, so the
+# them out. runtime/ is told by KVT_CUDA; CUDA's own runtime is linked statically, so the
 # program starts without a driver too. sm_90a is for an H100 or H200, later chips take the PTX.
 CUDA       ?= $(if $(filter release,$(MODE)),yes,no)
 NVCC       ?= $(firstword $(wildcard $(shell command -v nvcc 2>/dev/null) /usr/local/cuda/bin/nvcc))
@@ -77,7 +77,7 @@ CUDA_HERE  := $(if $(filter no,$(CUDA)),,$(NVCC))
 CUDA_FLAGS := -std=c++17 -O3 -lineinfo -I. -Xcompiler -Wall,-Wextra -Xptxas -v \
               -gencode arch=compute_90a,code=sm_90a -gencode arch=compute_90,code=compute_90
 CUDA_LIBS   = -L$(CUDA_HOME)/lib64 -lcudart_static -lrt -ldl -lpthread -Wl,-Bstatic -lstdc++ -Wl,-Bdynamic
-CUDA_CPP    = $(if $(CUDA_HERE),$(if $(filter runtime/device_cuda kernels/cuda/%,$(1)),-DKVT_CUDA=1 -isystem $(CUDA_HOME)/include))
+CUDA_CPP    = $(if $(CUDA_HERE),$(if $(filter runtime/% kernels/cuda/%,$(1)),$(if $(wildcard runtime/device_cuda.c),-DKVT_CUDA=1) -isystem $(CUDA_HOME)/include))
 EMULATE    := g++ -std=c++17 -O1 -g $(WARN_CXX) $(WERROR) -ffp-contract=off -fsanitize=address,undefined \
               -fno-sanitize-recover=all -I.
 
@@ -231,7 +231,7 @@ $(B)/cuda.yes $(B)/cuda.no:
 	@mkdir -p $(@D)
 	@rm -f $(B)/cuda.yes $(B)/cuda.no && touch $@
 
-$(B)/runtime/device_cuda.o: $(B)/cuda.$(if $(CUDA_HERE),yes,no)
+$(filter $(B)/runtime/%,$(LIB_OBJ)): $(B)/cuda.$(if $(CUDA_HERE),yes,no)
 
 $(B)/%.cu.o: %.cu Makefile | bootstrap
 	@mkdir -p $(@D)

@@ -64,6 +64,8 @@ wanted kernels/cuda/paging.cu 'cvt\.rn\.satfinite\.e4m3x2\.f32' 'shfl\.sync' 'vo
 wanted kernels/cuda/attention.cu 'cvt\.rn\.f16x2\.e4m3x2' 'mma\.sync\.aligned\.m16n8k16\.row\.col\.f32\.bf16' \
     'mma\.sync\.aligned\.m16n8k16\.row\.col\.f32\.f16' 'cp\.async\.cg\.shared\.global' 'cp\.async\.wait_group' \
     'ldmatrix\.sync\.aligned\.m8n8\.x4\.trans' 'movmatrix' 'ex2\.approx' 'prmt'
+wanted kernels/cuda/int4.cu 'lop3\.b32 .*0xea' 'fma\.rn\.bf16x2' 'mma\.sync\.aligned\.m16n8k16\.row\.col\.f32\.bf16' \
+    'ld\.global\.nc\.L1::no_allocate\.L2::cache_hint\.v4'
 
 if [ "$failed" -gt 0 ]; then
     exit 1

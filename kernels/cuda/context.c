@@ -152,6 +152,14 @@ enum kvt_status kvt_cuda_fill(void *to, int byte, size_t bytes, void *stream, st
     return status_of(cudaMemsetAsync(to, byte, bytes, stream_of(stream)), "cudaMemsetAsync", err);
 }
 
+enum kvt_status kvt_cuda_copy_rows(void *to, size_t to_stride, const void *from, size_t from_stride,
+                                   size_t row_bytes, size_t rows, void *stream, struct kvt_err *err)
+{
+    return status_of(cudaMemcpy2DAsync(to, to_stride, from, from_stride, row_bytes, rows,
+                                       cudaMemcpyDefault, stream_of(stream)),
+                     "cudaMemcpy2DAsync", err);
+}
+
 /* ---- streams, events, graphs ---- */
 
 enum kvt_status kvt_cuda_stream_new(void **stream, struct kvt_err *err)

@@ -83,10 +83,12 @@ template <class T> KVT_DEVICE void kvt_store(void *to, T value)
 KVT_DEVICE uint4 kvt_load_once(const void *from)
 {
 #ifdef __CUDACC__
+    uint64_t first_to_go;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(first_to_go));
     uint4 v;
-    asm volatile("ld.global.nc.L1::no_allocate.L2::evict_first.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "l"(from));
+    asm("ld.global.nc.L1::no_allocate.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
+        : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+        : "l"(from), "l"(first_to_go));
     return v;
 #else
     return kvt_load<uint4>(from);
@@ -315,6 +317,26 @@ KVT_DEVICE float kvt_exp2(float x)
     return out;
 #else
     return std::exp2(x);
+#endif
+}
+
+/* Of 2 pi x, x in 0 to 1. (sinf of any angle would need a stack for the reduction of large ones.)
+ */
+KVT_DEVICE float kvt_sine_of_turns(float x)
+{
+#ifdef __CUDACC__
+    return sinpif(2.0f * x);
+#else
+    return static_cast<float>(std::sin(6.283185307179586 * static_cast<double>(x)));
+#endif
+}
+
+KVT_DEVICE float kvt_cosine_of_turns(float x)
+{
+#ifdef __CUDACC__
+    return cospif(2.0f * x);
+#else
+    return static_cast<float>(std::cos(6.283185307179586 * static_cast<double>(x)));
 #endif
 }
 

@@ -66,6 +66,10 @@ void kvt_cuda_free_pinned(void *memory);
 /* Between host and device in any direction, in the order of the stream. */
 enum kvt_status kvt_cuda_copy(void *to, const void *from, size_t bytes, void *stream,
                               struct kvt_err *err);
+/* rows of row_bytes, so many bytes apart. */
+enum kvt_status kvt_cuda_copy_rows(void *to, size_t to_stride, const void *from, size_t from_stride,
+                                   size_t row_bytes, size_t rows, void *stream,
+                                   struct kvt_err *err);
 enum kvt_status kvt_cuda_fill(void *to, int byte, size_t bytes, void *stream, struct kvt_err *err);
 
 /* ---- streams, events, graphs ---- */
@@ -124,9 +128,15 @@ enum kvt_status kvt_cuda_int4_experts(const struct kvt_int4_experts *experts, in
 
 /* ---- BF16 and FP8 GEMM: cuBLASLt, loaded when first asked for ---- */
 
-/* KVT_EDEVICE where libcublasLt.so is not found, or emulated. workspace: kvt_cuda_blas_bytes. w is
- * in plain order. FP8: a must be there in E4M3 already (a8, a8_scale [m], kvt_cuda_quantise_rows),
- * m a multiple of 16: W8A8, which is what FP8 tensor cores do, and not gemm.h's W8A16. */
+/* gemm.h's call, w in plain order. KVT_EDEVICE where libcublasLt.so is not found, or emulated. FP8
+ * tensor cores want both operands in E4M3: the rows of a are quantised first (W8A8), an error of
+ * about 2 % of the mean that gemm.h's W8A16 does not have; n and k are multiples of 16. */
+size_t kvt_cuda_gemm_workspace_bytes(const struct kvt_gemm *gemm);
+enum kvt_status kvt_cuda_gemm(const struct kvt_gemm *gemm, void *workspace, void *stream,
+                              struct kvt_err *err);
+
+/* The products alone, for timing: workspace of KVT_CUDA_BLAS_BYTES; FP8: a8 and a8_scale [m] as
+ * kvt_cuda_quantise_rows leaves them, m a multiple of 16 too. */
 #define KVT_CUDA_BLAS_BYTES ((size_t)32 << 20)
 enum kvt_status kvt_cuda_gemm_bf16(const struct kvt_gemm *gemm, void *workspace, void *stream,
                                    struct kvt_err *err);

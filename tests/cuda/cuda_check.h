@@ -25,7 +25,7 @@ struct cuda_test {
     void (*run)();
 };
 
-extern const struct cuda_test codec_tests[], paging_tests[], attention_tests[],
+extern const struct cuda_test codec_tests[], paging_tests[], attention_tests[], gemm_tests[],
     emulation_tests[]; /* ended by an empty row */
 
 /* Emulated: true. On a device: false, and seed does nothing. */
@@ -37,6 +37,9 @@ void cuda_set_fault(int number);
 bool check_failed(const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 #define CHECK(holds, ...) ((holds) || check_failed(__FILE__, __LINE__, __VA_ARGS__))
+
+/* This test does not run here: it is counted and says why. */
+void skip_test(const char *why);
 
 /* expr is a status with a message in err; the test ends when it is not KVT_OK. */
 #define RUN(expr)                                                                                  \

@@ -89,6 +89,15 @@ enum kvt_status kvt_cuda_fill(void *to, int byte, size_t bytes, void *, struct k
     return KVT_OK;
 }
 
+enum kvt_status kvt_cuda_copy_rows(void *to, size_t to_stride, const void *from, size_t from_stride,
+                                   size_t row_bytes, size_t rows, void *, struct kvt_err *)
+{
+    for (size_t row = 0; row < rows && row_bytes > 0; row++)
+        memcpy(static_cast<char *>(to) + row * to_stride,
+               static_cast<const char *>(from) + row * from_stride, row_bytes);
+    return KVT_OK;
+}
+
 enum kvt_status kvt_cuda_stream_new(void **stream, struct kvt_err *)
 {
     *stream = nullptr;
@@ -140,4 +149,32 @@ enum kvt_status kvt_cuda_graph_launch(void *, void *, struct kvt_err *err)
 
 void kvt_cuda_graph_free(void *)
 {
+}
+
+/* ---- cuBLASLt ---- */
+
+static enum kvt_status no_blas(struct kvt_err *err)
+{
+    return kvt_err_set(err, KVT_EDEVICE, "emulated: there is no cuBLASLt");
+}
+
+size_t kvt_cuda_gemm_workspace_bytes(const struct kvt_gemm *)
+{
+    return 1;
+}
+
+enum kvt_status kvt_cuda_gemm_bf16(const struct kvt_gemm *, void *, void *, struct kvt_err *err)
+{
+    return no_blas(err);
+}
+
+enum kvt_status kvt_cuda_gemm_fp8(const struct kvt_gemm *, const kvt_e4m3 *, const float *, void *,
+                                  void *, struct kvt_err *err)
+{
+    return no_blas(err);
+}
+
+enum kvt_status kvt_cuda_gemm(const struct kvt_gemm *, void *, void *, struct kvt_err *err)
+{
+    return no_blas(err);
 }
