@@ -15,6 +15,7 @@ static const struct kvt_cli_option options[] = {
     {"resamples", "N",
      "runs with other errors of the step times behind each low and high; 24, with --serving 0"},
     {"guess", NULL, "with --serving: price GPUs without a calibration by their data sheet"},
+    {"fit", NULL, "with --serving: two constants per engine and GPU, each row's from other models"},
     {"row", "ID", "with --serving: print the config that this row makes, and run nothing"},
     {NULL, NULL, NULL},
 };
@@ -31,8 +32,11 @@ static enum kvt_status check(const struct kvt_cli *cli, struct kvt_err *err)
     if (capacity && kvt_cli_get(cli, "resamples") != NULL)
         return kvt_err_set(err, KVT_EUSAGE,
                            "--resamples is for what runs: --capacity runs nothing");
-    if (!serving && (kvt_cli_get(cli, "row") != NULL || kvt_cli_get(cli, "guess") != NULL))
-        return kvt_err_set(err, KVT_EUSAGE, "--row and --guess want --serving FILE");
+    bool row = kvt_cli_get(cli, "row") != NULL, fit = kvt_cli_get(cli, "fit") != NULL;
+    if (!serving && (row || fit || kvt_cli_get(cli, "guess") != NULL))
+        return kvt_err_set(err, KVT_EUSAGE, "--row, --fit and --guess want --serving FILE");
+    if (row && fit)
+        return kvt_err_set(err, KVT_EUSAGE, "--row prints a config and fits nothing");
     return KVT_OK;
 }
 
@@ -50,6 +54,7 @@ static enum kvt_status run(const struct kvt_cli *cli, struct kvt_err *err)
     struct kvt_reproduced_list list = {0};
     const char *capacity = kvt_cli_get(cli, "capacity"), *serving = kvt_cli_get(cli, "serving");
     bool guess = kvt_cli_get(cli, "guess") != NULL;
+    bool fit = kvt_cli_get(cli, "fit") != NULL;
     enum kvt_status status;
     int64_t resamples;
     KVT_TRY(kvt_cli_get_int(cli, "resamples", 0, KVT_RESAMPLES_MAX, serving != NULL ? 0 : RESAMPLES,
@@ -60,7 +65,7 @@ static enum kvt_status run(const struct kvt_cli *cli, struct kvt_err *err)
     if (capacity != NULL)
         status = kvt_reproduce_capacity(capacity, &list, err);
     else if (serving != NULL)
-        status = kvt_reproduce_servers(serving, guess, (int32_t)resamples, &list, err);
+        status = kvt_reproduce_servers(serving, guess, fit, (int32_t)resamples, &list, err);
     else
         status = kvt_reproduce_published(cli->operand_count > 0 ? cli->operands[0] : NULL,
                                          (int32_t)resamples, &list, err);

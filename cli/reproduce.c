@@ -19,21 +19,42 @@ struct kvt_reproduced *kvt_reproduced_add(struct kvt_reproduced_list *list)
     }
     struct kvt_reproduced *row = &list->rows[list->count++];
     *row = (struct kvt_reproduced){.kind = "predicted"};
-    row->observed = row->predicted = row->low = row->high = row->pool_error = (double)NAN;
+    row->observed = row->predicted = row->unfitted = (double)NAN;
+    row->low = row->high = row->pool_error = (double)NAN;
     return row;
+}
+
+struct kvt_fitted_constants *kvt_reproduced_add_constants(struct kvt_reproduced_list *list)
+{
+    if (list->constant_count == list->constant_room) {
+        int32_t room = list->constant_room == 0 ? 32 : list->constant_room * 2;
+        struct kvt_fitted_constants *constants =
+            realloc(list->constants, (size_t)room * sizeof *constants);
+        if (constants == NULL)
+            return NULL;
+        list->constants = constants;
+        list->constant_room = room;
+    }
+    return &list->constants[list->constant_count++];
 }
 
 void kvt_reproduced_free(struct kvt_reproduced_list *list)
 {
     free(list->rows);
+    free(list->constants);
     *list = (struct kvt_reproduced_list){0};
+}
+
+static double error_of(const struct kvt_reproduced *row, double predicted)
+{
+    if (!row->supported || !(row->observed > 0) || isnan(predicted))
+        return (double)NAN;
+    return predicted / row->observed - 1;
 }
 
 static double row_error(const struct kvt_reproduced *row)
 {
-    if (!row->supported || !(row->observed > 0) || isnan(row->predicted))
-        return (double)NAN;
-    return row->predicted / row->observed - 1;
+    return error_of(row, row->predicted);
 }
 
 static int by_value(const void *a, const void *b)
@@ -52,6 +73,20 @@ static double quantile(const double values[], int32_t count, double q)
     return values[low] + (at - low) * (values[high] - values[low]);
 }
 
+/* A summary is of all rows or of the reliable ones, with the constants of a fit or without. */
+struct view {
+    const char *name; /* of the object in JSON */
+    const char *title;
+    bool reliable, unfitted;
+};
+static const struct view views[] = {
+    {"by_metric", "all rows", false, false},
+    {"by_metric_reliable", "reliable rows", true, false},
+    {"by_metric_unfitted", "all rows, nothing fitted", false, true},
+    {"by_metric_reliable_unfitted", "reliable rows, nothing fitted", true, true},
+};
+enum { VIEWS = sizeof views / sizeof *views };
+
 /* One line of the summary: a metric, or the pool's error as a fraction of memory of one engine. */
 struct metric {
     char name[64];
@@ -60,7 +95,8 @@ struct metric {
     int32_t with, inside; /* rows with an interval; of these, with the observed value inside */
 };
 
-static bool of_metric(const struct kvt_reproduced *row, const char *name, double *value)
+static bool of_metric(const struct kvt_reproduced *row, const struct view *view, const char *name,
+                      double *value)
 {
     static const char prefix[] = "pool_error_of_memory_";
     if (strncmp(name, prefix, sizeof prefix - 1) == 0) {
@@ -68,8 +104,8 @@ static bool of_metric(const struct kvt_reproduced *row, const char *name, double
         return row->supported && strcmp(row->metric, "kv_gib_per_gpu") == 0 &&
                row->group[0] != '\0' && strcmp(row->group, name + sizeof prefix - 1) == 0;
     }
-    *value = row_error(row);
-    return row->supported && strcmp(row->metric, name) == 0;
+    *value = error_of(row, view->unfitted ? row->unfitted : row->predicted);
+    return row->supported && (row->reliable || !view->reliable) && strcmp(row->metric, name) == 0;
 }
 
 static void count_inside(const struct kvt_reproduced *row, struct metric *metric)
@@ -80,15 +116,16 @@ static void count_inside(const struct kvt_reproduced *row, struct metric *metric
     metric->inside += row->low <= row->observed && (row->observed <= row->high || row->below);
 }
 
-static void summarise(const struct kvt_reproduced_list *list, double scratch[],
-                      struct metric *metric)
+static void summarise(const struct kvt_reproduced_list *list, const struct view *view,
+                      double scratch[], struct metric *metric)
 {
     for (int32_t i = 0; i < list->count; i++) {
         double value;
-        if (!of_metric(&list->rows[i], metric->name, &value))
+        if (!of_metric(&list->rows[i], view, metric->name, &value))
             continue;
         metric->supported++;
-        count_inside(&list->rows[i], metric);
+        if (!view->unfitted)
+            count_inside(&list->rows[i], metric);
         if (!isnan(value))
             scratch[metric->compared++] = fabs(value);
     }
@@ -128,12 +165,40 @@ static double share_inside(const struct metric *metric)
     return metric->with > 0 ? (double)metric->inside / metric->with : (double)NAN;
 }
 
+struct summary {
+    int32_t views[VIEWS], view_count; /* which there are */
+    int32_t metric_count;
+    struct metric metrics[VIEWS][METRICS_MAX];
+};
+
+static enum kvt_status summary_init(const struct kvt_reproduced_list *list, struct summary *s,
+                                    struct kvt_err *err)
+{
+    double *scratch = malloc(((size_t)list->count + 1) * sizeof *scratch);
+    bool reliable = false;
+    *s = (struct summary){0};
+    if (scratch == NULL)
+        return kvt_err_set(err, KVT_ENOMEM, "no memory for the summary");
+    for (int32_t i = 0; i < list->count; i++)
+        reliable = reliable || list->rows[i].reliable;
+    for (int32_t v = 0; v < VIEWS; v++) {
+        if ((views[v].unfitted && !list->fitted) || (views[v].reliable && !reliable))
+            continue;
+        s->metric_count = list_metrics(list, s->metrics[s->view_count]);
+        for (int32_t m = 0; m < s->metric_count; m++)
+            summarise(list, &views[v], scratch, &s->metrics[s->view_count][m]);
+        s->views[s->view_count++] = v;
+    }
+    free(scratch);
+    return KVT_OK;
+}
+
 static json_t *number(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();
 }
 
-static json_t *row_json(const struct kvt_reproduced *row, bool published)
+static json_t *row_json(const struct kvt_reproduced *row, bool published, bool fitted)
 {
     json_t *object = json_object();
     json_object_set_new(object, published ? "name" : "row_id", json_string(row->row));
@@ -145,6 +210,11 @@ static json_t *row_json(const struct kvt_reproduced *row, bool published)
         json_object_set_new(object, "high", number(row->high));
     }
     json_object_set_new(object, "error", number(row_error(row)));
+    if (fitted) {
+        json_object_set_new(object, "unfitted", number(row->unfitted));
+        json_object_set_new(object, "unfitted_error", number(error_of(row, row->unfitted)));
+        json_object_set_new(object, "reliable", json_boolean(row->reliable));
+    }
     if (!isnan(row->pool_error))
         json_object_set_new(object, "pool_error_of_memory", number(row->pool_error));
     json_object_set_new(object, "kind", json_string(row->kind));
@@ -155,14 +225,29 @@ static json_t *row_json(const struct kvt_reproduced *row, bool published)
     return object;
 }
 
-static enum kvt_status print_json(const struct kvt_reproduced_list *list, bool published,
-                                  const struct metric metrics[], int32_t metric_count,
-                                  struct kvt_err *err)
+static json_t *constants_json(const struct kvt_reproduced_list *list)
 {
-    json_t *root = json_object(), *rows = json_array(), *by_metric = json_object();
-    for (int32_t i = 0; i < list->count; i++)
-        json_array_append_new(rows, row_json(&list->rows[i], published));
-    for (int32_t m = 0; m < metric_count; m++) {
+    json_t *all = json_array();
+    for (int32_t i = 0; i < list->constant_count; i++) {
+        const struct kvt_fitted_constants *c = &list->constants[i];
+        json_t *one = json_object();
+        json_object_set_new(one, "engine", json_string(c->engine));
+        json_object_set_new(one, "gpu", json_string(c->gpu));
+        json_object_set_new(one, "left_out",
+                            c->left_out[0] != '\0' ? json_string(c->left_out) : json_null());
+        json_object_set_new(one, "layer_us", number(c->layer * 1e6));
+        json_object_set_new(one, "request_ms", number(c->request * 1e3));
+        json_object_set_new(one, "points", json_integer(c->points));
+        json_object_set_new(one, "models", json_integer(c->models));
+        json_array_append_new(all, one);
+    }
+    return all;
+}
+
+static json_t *metrics_json(const struct metric metrics[], int32_t count)
+{
+    json_t *by_metric = json_object();
+    for (int32_t m = 0; m < count; m++) {
         json_t *one = json_object();
         json_object_set_new(one, "supported_rows", json_integer(metrics[m].supported));
         json_object_set_new(one, "compared_rows", json_integer(metrics[m].compared));
@@ -172,8 +257,21 @@ static enum kvt_status print_json(const struct kvt_reproduced_list *list, bool p
             json_object_set_new(one, "inside_interval", number(share_inside(&metrics[m])));
         json_object_set_new(by_metric, metrics[m].name, one);
     }
+    return by_metric;
+}
+
+static enum kvt_status print_json(const struct kvt_reproduced_list *list, bool published,
+                                  const struct summary *summary, struct kvt_err *err)
+{
+    json_t *root = json_object(), *rows = json_array();
+    for (int32_t i = 0; i < list->count; i++)
+        json_array_append_new(rows, row_json(&list->rows[i], published, list->fitted));
     json_object_set_new(root, "rows", rows);
-    json_object_set_new(root, "by_metric", by_metric);
+    if (list->fitted)
+        json_object_set_new(root, "constants", constants_json(list));
+    for (int32_t v = 0; v < summary->view_count; v++)
+        json_object_set_new(root, views[summary->views[v]].name,
+                            metrics_json(summary->metrics[v], summary->metric_count));
     char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(10));
     json_decref(root);
     if (text == NULL)
@@ -208,9 +306,9 @@ static void print_quoted(const char *text)
 
 static void print_csv(const struct kvt_reproduced_list *list, bool published)
 {
-    printf("%s,metric,%s,%s,low,high,error,pool_error_of_memory,kind,status,reason\n",
+    printf("%s,metric,%s,%s,low,high,error,pool_error_of_memory,kind,status,reason%s\n",
            published ? "name" : "row_id", published ? "published" : "observed",
-           published ? "simulated" : "predicted");
+           published ? "simulated" : "predicted", list->fitted ? ",unfitted,unfitted_error" : "");
     for (int32_t i = 0; i < list->count; i++) {
         const struct kvt_reproduced *row = &list->rows[i];
         print_quoted(row->row);
@@ -223,6 +321,11 @@ static void print_csv(const struct kvt_reproduced_list *list, bool published)
         print_cell(row->pool_error, ",");
         printf("%s,%s,", row->kind, row->supported ? "ok" : "unsupported");
         print_quoted(row->supported ? "" : row->reason);
+        if (list->fitted) {
+            putchar(',');
+            print_cell(row->unfitted, ",");
+            print_cell(error_of(row, row->unfitted), "");
+        }
         putchar('\n');
     }
 }
@@ -244,8 +347,51 @@ static void print_percent(double value, int width)
         printf(" %*s", width, "-");
 }
 
+static void print_constant(double value, int width)
+{
+    if (isfinite(value))
+        printf(" %*.1f", width, value);
+    else
+        printf(" %*s", width, "-");
+}
+
+static void print_constants(const struct kvt_reproduced_list *list)
+{
+    printf("\n%-8s %-16s %-24s %7s %7s %10s %11s\n", "engine", "gpu", "without the model", "models",
+           "points", "layer (us)", "request (ms)");
+    for (int32_t i = 0; i < list->constant_count; i++) {
+        const struct kvt_fitted_constants *c = &list->constants[i];
+        printf("%-8s %-16s %-24s %7d %7d", c->engine, c->gpu,
+               c->left_out[0] != '\0' ? c->left_out : "-", c->models, c->points);
+        print_constant(c->layer * 1e6, 10);
+        print_constant(c->request * 1e3, 11);
+        putchar('\n');
+    }
+}
+
+static void print_summary(const struct summary *summary)
+{
+    for (int32_t v = 0; v < summary->view_count; v++) {
+        const char *title = summary->view_count > 1 ? views[summary->views[v]].title : "metric";
+        bool inside = false;
+        for (int32_t i = 0; i < summary->metric_count; i++)
+            inside = inside || summary->metrics[v][i].with > 0;
+        printf("\n%-42s %9s %9s %9s %9s%s\n", title, "supported", "compared", "median", "p90",
+               inside ? "    inside" : "");
+        for (int32_t i = 0; i < summary->metric_count; i++) {
+            const struct metric *m = &summary->metrics[v][i];
+            printf("%-42s %9d %9d", m->name, m->supported, m->compared);
+            print_percent(m->median, 9);
+            print_percent(m->p90, 9);
+            if (m->with > 0)
+                printf(" %5d/%d", m->inside, m->with);
+            putchar('\n');
+        }
+    }
+}
+
 static void print_text(const struct kvt_reproduced_list *list, bool published,
-                       const struct metric metrics[], int32_t metric_count)
+                       const struct summary *summary)
 {
     printf("%-24s %-24s %16s %16s %9s %9s\n", published ? "name" : "row", "metric",
            published ? "published" : "observed", published ? "simulated" : "predicted", "error",
@@ -265,37 +411,21 @@ static void print_text(const struct kvt_reproduced_list *list, bool published,
         print_percent(row->pool_error, 9);
         puts(strcmp(row->kind, "fitted") == 0 ? " fitted" : "");
     }
-    bool inside = false;
-    for (int32_t m = 0; m < metric_count; m++)
-        inside = inside || metrics[m].with > 0;
-    printf("\n%-42s %9s %9s %9s %9s%s\n", "metric", "supported", "compared", "median", "p90",
-           inside ? "    inside" : "");
-    for (int32_t m = 0; m < metric_count; m++) {
-        printf("%-42s %9d %9d", metrics[m].name, metrics[m].supported, metrics[m].compared);
-        print_percent(metrics[m].median, 9);
-        print_percent(metrics[m].p90, 9);
-        if (metrics[m].with > 0)
-            printf(" %5d/%d", metrics[m].inside, metrics[m].with);
-        putchar('\n');
-    }
+    if (list->fitted)
+        print_constants(list);
+    print_summary(summary);
 }
 
 enum kvt_status kvt_reproduced_print(const struct kvt_reproduced_list *list, bool published,
                                      enum kvt_cli_format format, struct kvt_err *err)
 {
-    struct metric metrics[METRICS_MAX] = {0};
-    double *scratch = malloc(((size_t)list->count + 1) * sizeof *scratch);
-    if (scratch == NULL)
-        return kvt_err_set(err, KVT_ENOMEM, "no memory for the summary");
-    int32_t metric_count = list_metrics(list, metrics);
-    for (int32_t m = 0; m < metric_count; m++)
-        summarise(list, scratch, &metrics[m]);
-    free(scratch);
+    struct summary summary;
+    KVT_TRY(summary_init(list, &summary, err));
     if (format == KVT_FORMAT_JSON)
-        return print_json(list, published, metrics, metric_count, err);
+        return print_json(list, published, &summary, err);
     if (format == KVT_FORMAT_CSV)
         print_csv(list, published);
     else
-        print_text(list, published, metrics, metric_count);
+        print_text(list, published, &summary);
     return KVT_OK;
 }

@@ -17,22 +17,36 @@ struct kvt_reproduced {
     char row[64]; /* row_id of a table, or name of a published file */
     char metric[48];
     double observed, predicted; /* NaN: not there */
+    double unfitted;            /* of a fit: what is predicted without its constants; NaN */
     double low, high;           /* interval of the prediction; NaN: none */
     bool below;                 /* what was observed is a bound from above */
     double pool_error;          /* of device memory, of capacity rows; NaN elsewhere */
     char kind[16];              /* "fitted" or "predicted" */
     bool supported;
+    bool reliable;    /* of a benchmark table: a row that a fit may learn from */
     char reason[160]; /* why not supported */
     char group[16];   /* engine of capacity rows that state their fraction, else "" */
+};
+
+/* What a fit found for one engine on one GPU: the config's residual.layer and residual.request. */
+struct kvt_fitted_constants {
+    char engine[16], gpu[64];
+    char left_out[64];      /* the model that took no part and is tried with them; "": none */
+    int32_t points, models; /* that they were fitted to; 0: this is the only model */
+    double layer, request;  /* s; NaN: nothing says what it is */
 };
 
 struct kvt_reproduced_list {
     struct kvt_reproduced *rows; /* owned */
     int32_t count, room;
+    bool fitted;                            /* predictions are those with constants */
+    struct kvt_fitted_constants *constants; /* owned */
+    int32_t constant_count, constant_room;
 };
 
 /* A new row at the end, zeroed, its numbers NaN; NULL without memory. */
 struct kvt_reproduced *kvt_reproduced_add(struct kvt_reproduced_list *list);
+struct kvt_fitted_constants *kvt_reproduced_add_constants(struct kvt_reproduced_list *list);
 void kvt_reproduced_free(struct kvt_reproduced_list *list);
 
 /* published: the keys of published files (name, published, simulated, kind); otherwise those of
@@ -52,8 +66,11 @@ enum kvt_status kvt_reproduce_capacity(const char *path, struct kvt_reproduced_l
                                        struct kvt_err *err);
 
 /* Add the rows of a benchmark table (form of truth/serving.csv). guess: rows on GPUs without a
- * shipped calibration are priced by the data sheet. resamples: behind each interval; 0: none. */
-enum kvt_status kvt_reproduce_servers(const char *path, bool guess, int32_t resamples,
+ * shipped calibration are priced by the data sheet. fit: two constants for each engine and GPU are
+ * fitted to the reliable rows of all models but the row's own, and predictions are made with them;
+ * unfitted holds those without. Three passes over the table instead of one.
+ * resamples: behind each interval; 0: none. */
+enum kvt_status kvt_reproduce_servers(const char *path, bool guess, bool fit, int32_t resamples,
                                       struct kvt_reproduced_list *list, struct kvt_err *err);
 
 /* The config that a row of such a table makes, as YAML in *text (malloc'ed). */

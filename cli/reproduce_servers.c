@@ -1,10 +1,16 @@
 /*
  * reproduce_servers.c - a table of benchmarks of real servers, beside simulated ones
  *
- * Each row becomes a config (server_load.h), which runs like any other; out_tok_s, tpot_ms and
- * ttft_ms are then set beside the row's, in the statistic that it states. What a row observed is
- * read after its prediction, and only to be printed. Rows run side by side and are printed in
- * order.
+ * Each row is simulated (server_run.h); out_tok_s, tpot_ms and ttft_ms are then set beside the
+ * row's, in the statistic that it states. What a row observed is read after its prediction, and
+ * only to be printed. Rows run side by side and are printed in order.
+ *
+ * With a fit, the reliable rows of each engine on each GPU say two constants, each from the models
+ * that are not tried with it (reproduce_fit.h):
+ *   layer     by TPOT and output throughput, from a second run of the reliable rows with a longer
+ *             layer; 1/throughput answers as TPOT does
+ *   request   by TTFT, after layer; a first token comes later by just that
+ * and all rows run once more with the constants that their model took no part in.
  */
 #include <math.h>
 #include <stdio.h>
@@ -12,172 +18,51 @@
 #include <string.h>
 
 #include "cli/reproduce.h"
+#include "cli/reproduce_fit.h"
 #include "cli/server_load.h"
-#include "sim/config/config.h"
-#include "sim/plan/evaluate.h"
+#include "cli/server_run.h"
 
-enum { OUT_TOK_S, TPOT_MS, TTFT_MS, METRICS };
-static const char *const metric_names[METRICS] = {"out_tok_s", "tpot_ms", "ttft_ms"};
+#define PROBE_LAYER 10e-6 /* s: how much longer layers are in the second run */
 
-#define ERROR_SEED 1 /* of the laws' errors in all rows */
-
-/* One table row on its way to three result rows. */
-struct outcome {
-    bool supported;
-    double predicted[METRICS], low[METRICS], high[METRICS]; /* NaN: no interval */
-    char reason[160];
-    enum kvt_status status; /* what ends the command: memory, a broken calibration file */
-    struct kvt_err err;
-};
-
-/* A run with its seed's share of what a row predicts; sums over the seeds. */
-struct sums {
-    double point[METRICS];
-    int32_t count;              /* resamples */
-    double *resampled[METRICS]; /* owned; [count] */
-    char names[METRICS][64];    /* in a summary */
-};
-
-/* Resample r errs alike with every seed: the load changes, the hardware does not. */
-static enum kvt_status run_once(const struct kvt_config *config, struct sums *sums,
-                                struct kvt_err *err)
+/* Throughput and latency of the row agree, and its source was graded as read directly. Tables
+ * without these columns hold reliable rows only. Of the fit, never of a prediction. */
+static bool is_reliable(const struct kvt_server_row *row)
 {
-    struct kvt_resample_options how = {
-        .count = sums->count, .seed = ERROR_SEED, .stop = &kvt_cli_interrupted};
-    struct kvt_evaluation *run = calloc(1, sizeof *run);
-    if (run == NULL)
-        return kvt_err_set(err, KVT_ENOMEM, "no memory for a run");
-    enum kvt_status status = kvt_evaluate(run, config, NULL, &how, err);
-    for (int m = 0; m < METRICS && status == KVT_OK; m++) {
-        const double *values = kvt_resamples_values(&run->resamples, sums->names[m]);
-        sums->point[m] += kvt_evaluation_metric(run, sums->names[m]);
-        for (int32_t r = 0; r < sums->count; r++)
-            sums->resampled[m][r] += values != NULL ? values[r] : (double)NAN;
-    }
-    if (status == KVT_OK)
-        kvt_evaluation_release(run);
-    free(run);
-    return status;
-}
-
-static enum kvt_status sums_init(struct sums *sums, const char *statistic, int32_t resamples,
-                                 struct kvt_err *err)
-{
-    *sums = (struct sums){.count = resamples};
-    snprintf(sums->names[OUT_TOK_S], sizeof sums->names[0], "output_throughput");
-    snprintf(sums->names[TPOT_MS], sizeof sums->names[0], "%.32s_tpot_ms", statistic);
-    snprintf(sums->names[TTFT_MS], sizeof sums->names[0], "%.32s_ttft_ms", statistic);
-    for (int m = 0; m < METRICS; m++) {
-        sums->resampled[m] = calloc((size_t)resamples + 1, sizeof(double));
-        if (sums->resampled[m] == NULL)
-            return kvt_err_set(err, KVT_ENOMEM, "no memory for the resamples of a row");
-    }
-    return KVT_OK;
-}
-
-/* The mean of every metric over the seeds of the row, and the intervals of these means. */
-static enum kvt_status run_seeds(struct kvt_config *config, const struct kvt_server_load *load,
-                                 int32_t resamples, struct outcome *outcome, struct kvt_err *err)
-{
-    struct sums sums;
-    int32_t seeds = kvt_server_load_seeds(load);
-    enum kvt_status status = sums_init(&sums, load->statistic, resamples, err);
-    for (int32_t seed = 1; seed <= seeds && status == KVT_OK; seed++) {
-        config->run.seed = (uint64_t)seed;
-        status = run_once(config, &sums, err);
-    }
-    for (int m = 0; m < METRICS; m++) {
-        outcome->predicted[m] = sums.point[m] / seeds;
-        for (int32_t r = 0; r < resamples && sums.resampled[m] != NULL; r++)
-            sums.resampled[m][r] /= seeds;
-        struct kvt_interval interval = {(double)NAN, (double)NAN};
-        if (sums.resampled[m] != NULL && !isnan(outcome->predicted[m]))
-            interval = kvt_interval_of(sums.resampled[m], resamples, outcome->predicted[m]);
-        outcome->low[m] = interval.low;
-        outcome->high[m] = interval.high;
-        free(sums.resampled[m]);
-    }
-    return status;
-}
-
-/* A config that does not fit or does not stand is a row that we do not model; the rest is ours. */
-static bool is_of_row(enum kvt_status status)
-{
-    return status == KVT_ECONFIG || status == KVT_ELIMIT;
-}
-
-/* What a message says after the place in a config that nobody wrote. */
-static const char *without_place(const char *text, const char *file)
-{
-    size_t count = strlen(file);
-    const char *after = strstr(text, ": ");
-    return strncmp(text, file, count) == 0 && text[count] == ':' && after != NULL ? after + 2
-                                                                                  : text;
-}
-
-static void predict(const struct kvt_table *table, int32_t index, bool guess, int32_t resamples,
-                    struct outcome *outcome)
-{
-    struct kvt_server_row *row = calloc(1, sizeof *row);
-    struct kvt_server_load load;
-    struct kvt_config config;
-    if (row == NULL) {
-        outcome->status = kvt_err_set(&outcome->err, KVT_ENOMEM, "no memory for a row");
-        return;
-    }
-    row->table = table;
-    row->index = index;
-    if (!kvt_server_read(row) || !kvt_server_load_read(row, &load, guess)) {
-        snprintf(outcome->reason, sizeof outcome->reason, "%s", row->reason);
-        free(row);
-        return;
-    }
-    char *text = kvt_server_config(row, &load);
-    enum kvt_status status = KVT_OK;
-    if (text == NULL)
-        status = kvt_err_set(&outcome->err, KVT_ENOMEM, "no memory for a config");
-    else
-        status = kvt_config_parse(&config, kvt_server_field(row, "row_id"), text, strlen(text), ".",
-                                  NULL, 0, &outcome->err);
-    if (status == KVT_OK) {
-        status = run_seeds(&config, &load, resamples, outcome, &outcome->err);
-        kvt_config_release(&config);
-    }
-    outcome->supported = status == KVT_OK;
-    if (is_of_row(status))
-        snprintf(outcome->reason, sizeof outcome->reason, "%.159s",
-                 without_place(outcome->err.text, kvt_server_field(row, "row_id")));
-    else
-        outcome->status = status;
-    free(text);
-    free(row);
+    bool graded = kvt_table_column(row->table, "reliability") >= 0;
+    bool checked = kvt_table_column(row->table, "little_check") >= 0;
+    double check = kvt_server_outcome(row, "little_check");
+    return (!graded || strcmp(kvt_server_field(row, "reliability"), "A") == 0) &&
+           (!checked || (check >= 0.8 && check <= 1.25));
 }
 
 /* Three rows for one that is supported; of others the metrics that the table has. */
 static enum kvt_status add(struct kvt_reproduced_list *list, const struct kvt_table *table,
-                           int32_t index, const struct outcome *outcome, struct kvt_err *err)
+                           int32_t index, const struct kvt_server_run *run,
+                           const struct kvt_server_run *unfitted, struct kvt_err *err)
 {
     const struct kvt_server_row row = {.table = table, .index = index};
     bool any = false;
-    for (int m = 0; m < METRICS; m++)
-        any = any || !isnan(kvt_server_outcome(&row, metric_names[m]));
-    for (int m = 0; m < METRICS; m++) {
-        double observed = kvt_server_outcome(&row, metric_names[m]);
-        if (!outcome->supported && isnan(observed) && (any || m > 0))
+    for (int m = 0; m < KVT_SERVER_METRICS; m++)
+        any = any || !isnan(kvt_server_outcome(&row, kvt_server_metric_names[m]));
+    for (int m = 0; m < KVT_SERVER_METRICS; m++) {
+        double observed = kvt_server_outcome(&row, kvt_server_metric_names[m]);
+        if (!run->supported && isnan(observed) && (any || m > 0))
             continue;
         struct kvt_reproduced *out = kvt_reproduced_add(list);
         if (out == NULL)
             return kvt_err_set(err, KVT_ENOMEM, "no memory for the result");
         snprintf(out->row, sizeof out->row, "%s", kvt_server_field(&row, "row_id"));
-        snprintf(out->metric, sizeof out->metric, "%s", metric_names[m]);
+        snprintf(out->metric, sizeof out->metric, "%s", kvt_server_metric_names[m]);
         out->observed = observed;
-        out->supported = outcome->supported;
-        if (outcome->supported) {
-            out->predicted = outcome->predicted[m];
-            out->low = outcome->low[m];
-            out->high = outcome->high[m];
+        out->supported = run->supported;
+        out->reliable = is_reliable(&row);
+        if (run->supported) {
+            out->predicted = run->predicted[m];
+            out->unfitted = unfitted->predicted[m];
+            out->low = run->low[m];
+            out->high = run->high[m];
         } else {
-            snprintf(out->reason, sizeof out->reason, "%s", outcome->reason);
+            snprintf(out->reason, sizeof out->reason, "%s", run->reason);
         }
     }
     return KVT_OK;
@@ -198,27 +83,237 @@ static enum kvt_status read_table(struct kvt_table *table, const char *path, str
     return KVT_OK;
 }
 
-enum kvt_status kvt_reproduce_servers(const char *path, bool guess, int32_t resamples,
+/* ---- the fit ---- */
+
+struct study {
+    const struct kvt_table *table;
+    bool guess;
+    int32_t resamples;                             /* of the pass that is printed */
+    struct kvt_server_run *base, *longer, *fitted; /* [row_count] */
+    bool *wanted;                                  /* [row_count]: rows of the present pass */
+    struct kvt_config_residual *residuals;         /* [row_count] */
+    int32_t *group, *model;                        /* [row_count]: the first row of the same */
+    struct kvt_fit_point *points, *scratch;        /* [2 * row_count] */
+    int32_t point_count;
+};
+
+static enum kvt_status study_init(struct study *s, const struct kvt_table *table, bool guess,
+                                  int32_t resamples, struct kvt_err *err)
+{
+    size_t rows = (size_t)table->row_count + 1;
+    *s = (struct study){.table = table, .guess = guess, .resamples = resamples};
+    s->base = calloc(rows, sizeof *s->base);
+    s->longer = calloc(rows, sizeof *s->longer);
+    s->fitted = calloc(rows, sizeof *s->fitted);
+    s->wanted = calloc(rows, sizeof *s->wanted);
+    s->residuals = calloc(rows, sizeof *s->residuals);
+    s->group = calloc(rows, sizeof *s->group);
+    s->model = calloc(rows, sizeof *s->model);
+    s->points = calloc(2 * rows, sizeof *s->points);
+    s->scratch = calloc(2 * rows, sizeof *s->scratch);
+    if (s->base != NULL && s->longer != NULL && s->fitted != NULL && s->wanted != NULL &&
+        s->residuals != NULL && s->group != NULL && s->model != NULL && s->points != NULL &&
+        s->scratch != NULL)
+        return KVT_OK;
+    return kvt_err_set(err, KVT_ENOMEM, "no memory for the result");
+}
+
+static void study_free(struct study *s)
+{
+    free(s->base);
+    free(s->longer);
+    free(s->fitted);
+    free(s->wanted);
+    free(s->residuals);
+    free(s->group);
+    free(s->model);
+    free(s->points);
+    free(s->scratch);
+}
+
+/* Run the wanted rows; the first that ends the command gives the status. */
+static enum kvt_status run_rows(const struct study *s, struct kvt_server_run runs[],
+                                int32_t resamples, struct kvt_err *err)
+{
+    int32_t rows = s->table->row_count;
+#pragma omp parallel for schedule(dynamic, 4)
+    for (int32_t i = 0; i < rows; i++) {
+        struct kvt_server_how how = {
+            .guess = s->guess, .resamples = resamples, .residual = s->residuals[i]};
+        if (s->wanted[i])
+            kvt_server_run(s->table, i, &how, &runs[i]);
+    }
+    for (int32_t i = 0; i < rows; i++) {
+        if (!s->wanted[i] || runs[i].status == KVT_OK)
+            continue;
+        *err = runs[i].err;
+        return runs[i].status;
+    }
+    return KVT_OK;
+}
+
+/* Rows of one engine and GPU, and those of one model among all, by their first row. */
+static void name_groups(struct study *s)
+{
+    for (int32_t i = 0; i < s->table->row_count; i++) {
+        const struct kvt_server_run *run = &s->base[i];
+        s->group[i] = s->model[i] = i;
+        for (int32_t k = 0; k < i && run->supported; k++) {
+            const struct kvt_server_run *before = &s->base[k];
+            if (!before->supported)
+                continue;
+            if (s->group[i] == i && strcmp(run->engine, before->engine) == 0 &&
+                strcmp(run->gpu, before->gpu) == 0)
+                s->group[i] = k;
+            if (s->model[i] == i && strcmp(run->model, before->model) == 0)
+                s->model[i] = k;
+        }
+    }
+}
+
+static double observed_of(const struct study *s, int32_t row, enum kvt_server_metric metric)
+{
+    const struct kvt_server_row at = {.table = s->table, .index = row};
+    return kvt_server_outcome(&at, kvt_server_metric_names[metric]);
+}
+
+static void add_point(struct study *s, int32_t row, double base, double longer, double observed)
+{
+    if (isnan(observed) || isnan(base) || isnan(longer))
+        return;
+    s->points[s->point_count++] = (struct kvt_fit_point){.group = s->group[row],
+                                                         .model = s->model[row],
+                                                         .base = base,
+                                                         .slope = (longer - base) / PROBE_LAYER,
+                                                         .observed = observed};
+}
+
+/* What the reliable rows say of layer. */
+static void layer_points(struct study *s)
+{
+    s->point_count = 0;
+    for (int32_t i = 0; i < s->table->row_count; i++) {
+        if (!s->wanted[i])
+            continue;
+        const double *base = s->base[i].predicted, *longer = s->longer[i].predicted;
+        add_point(s, i, base[KVT_SERVER_TPOT_MS], longer[KVT_SERVER_TPOT_MS],
+                  observed_of(s, i, KVT_SERVER_TPOT_MS));
+        add_point(s, i, 1 / base[KVT_SERVER_OUT_TOK_S], 1 / longer[KVT_SERVER_OUT_TOK_S],
+                  1 / observed_of(s, i, KVT_SERVER_OUT_TOK_S));
+    }
+}
+
+/* What they say of request, once layer is known. */
+static void request_points(struct study *s, double layer)
+{
+    s->point_count = 0;
+    for (int32_t i = 0; i < s->table->row_count; i++) {
+        if (!s->wanted[i])
+            continue;
+        double base = s->base[i].predicted[KVT_SERVER_TTFT_MS];
+        double longer = s->longer[i].predicted[KVT_SERVER_TTFT_MS];
+        base += (longer - base) / PROBE_LAYER * layer;
+        add_point(s, i, base, base + 1e3 * PROBE_LAYER, observed_of(s, i, KVT_SERVER_TTFT_MS));
+    }
+}
+
+/* The constants of a group without a model (or KVT_FIT_NONE), as a line of the result. */
+static struct kvt_fitted_constants fit_one(struct study *s, int32_t group, int32_t model)
+{
+    struct kvt_fitted_constants fit = {.layer = (double)NAN, .request = (double)NAN};
+    snprintf(fit.engine, sizeof fit.engine, "%s", s->base[group].engine);
+    snprintf(fit.gpu, sizeof fit.gpu, "%s", s->base[group].gpu);
+    if (model != KVT_FIT_NONE)
+        snprintf(fit.left_out, sizeof fit.left_out, "%s", s->base[model].model);
+    layer_points(s);
+    struct kvt_fit_value layer =
+        kvt_fit_left_out(s->points, s->point_count, group, model, s->scratch);
+    request_points(s, layer.points > 0 ? layer.value : 0);
+    struct kvt_fit_value request =
+        kvt_fit_left_out(s->points, s->point_count, group, model, s->scratch);
+    fit.layer = layer.value;
+    fit.request = request.value;
+    fit.points = layer.points + request.points;
+    fit.models = layer.models > request.models ? layer.models : request.models;
+    return fit;
+}
+
+static bool is_first(const struct study *s, int32_t row)
+{
+    for (int32_t i = 0; i < row; i++)
+        if (s->base[i].supported && s->group[i] == s->group[row] && s->model[i] == s->model[row])
+            return false;
+    return s->base[row].supported;
+}
+
+/* Two constants for each engine, GPU and model, from the other models; and from all of them. */
+static enum kvt_status fit_all(struct study *s, struct kvt_reproduced_list *list,
+                               struct kvt_err *err)
+{
+    int32_t rows = s->table->row_count;
+    for (int32_t i = 0; i < rows; i++) {
+        if (!is_first(s, i))
+            continue;
+        for (int all = s->group[i] == i; all >= 0; all--) {
+            struct kvt_fitted_constants fit =
+                fit_one(s, s->group[i], all ? KVT_FIT_NONE : s->model[i]);
+            struct kvt_fitted_constants *out = kvt_reproduced_add_constants(list);
+            if (out == NULL)
+                return kvt_err_set(err, KVT_ENOMEM, "no memory for the result");
+            *out = fit;
+            for (int32_t k = i; k < rows && !all; k++) {
+                if (!s->base[k].supported || s->group[k] != s->group[i] ||
+                    s->model[k] != s->model[i])
+                    continue;
+                s->residuals[k].layer = isnan(fit.layer) ? 0 : fit.layer;
+                s->residuals[k].request = isnan(fit.request) ? 0 : fit.request;
+            }
+        }
+    }
+    return KVT_OK;
+}
+
+/* Three passes: as it is, the reliable rows with longer layers, all with their constants. */
+static enum kvt_status fit_rows(struct study *s, struct kvt_reproduced_list *list,
+                                struct kvt_err *err)
+{
+    int32_t rows = s->table->row_count;
+    name_groups(s);
+    for (int32_t i = 0; i < rows; i++) {
+        const struct kvt_server_row row = {.table = s->table, .index = i};
+        s->wanted[i] = s->base[i].supported && is_reliable(&row);
+        s->residuals[i].layer = PROBE_LAYER;
+    }
+    KVT_TRY(run_rows(s, s->longer, 0, err));
+    for (int32_t i = 0; i < rows; i++)
+        s->residuals[i] = (struct kvt_config_residual){0};
+    KVT_TRY(fit_all(s, list, err));
+    for (int32_t i = 0; i < rows; i++) {
+        const struct kvt_config_residual *r = &s->residuals[i];
+        bool moves = fabs(r->layer) > 0 || fabs(r->request) > 0;
+        s->wanted[i] = s->base[i].supported && (moves || s->resamples > 0);
+        s->fitted[i] = s->wanted[i] ? (struct kvt_server_run){0} : s->base[i];
+    }
+    return run_rows(s, s->fitted, s->resamples, err);
+}
+
+enum kvt_status kvt_reproduce_servers(const char *path, bool guess, bool fit, int32_t resamples,
                                       struct kvt_reproduced_list *list, struct kvt_err *err)
 {
     struct kvt_table table;
+    struct study s;
     KVT_TRY(read_table(&table, path, err));
-    enum kvt_status status = KVT_OK;
-    struct outcome *outcomes = calloc((size_t)table.row_count + 1, sizeof *outcomes);
-    if (outcomes == NULL)
-        status = kvt_err_set(err, KVT_ENOMEM, "no memory for the result");
-    int32_t rows = status == KVT_OK ? table.row_count : 0;
-#pragma omp parallel for schedule(dynamic, 4)
-    for (int32_t i = 0; i < rows; i++)
-        predict(&table, i, guess, resamples, &outcomes[i]);
-    for (int32_t i = 0; i < rows && status == KVT_OK; i++) {
-        status = outcomes[i].status;
-        if (status != KVT_OK)
-            *err = outcomes[i].err;
-        else
-            status = add(list, &table, i, &outcomes[i], err);
-    }
-    free(outcomes);
+    enum kvt_status status = study_init(&s, &table, guess, resamples, err);
+    for (int32_t i = 0; i < table.row_count && status == KVT_OK; i++)
+        s.wanted[i] = true;
+    if (status == KVT_OK)
+        status = run_rows(&s, s.base, fit ? 0 : resamples, err);
+    if (status == KVT_OK && fit)
+        status = fit_rows(&s, list, err);
+    list->fitted = fit;
+    for (int32_t i = 0; i < table.row_count && status == KVT_OK; i++)
+        status = add(list, &table, i, fit ? &s.fitted[i] : &s.base[i], &s.base[i], err);
+    study_free(&s);
     kvt_table_free(&table);
     return status;
 }

@@ -222,6 +222,22 @@ for bad in -1 10001 99999999999999999999 many 2.5 ""; do
 done
 run "resamples of a table" 2 reproduce --capacity none.csv --resamples 3
 err_has "--resamples is for what runs"
+run "a fit of nothing" 2 reproduce --fit
+err_has "--fit"
+run "a fit of a row" 2 reproduce --serving none.csv --fit --row P1
+err_has "--row prints a config and fits nothing"
+{
+    echo "row_id,engine,engine_version,model,gpu,n_gpus,isl_tokens,osl_tokens,concurrency,num_requests,tpot_ms"
+    echo "a,SGLang,0.5.9,Qwen3-4B,H100,1,100,20,1,3,9"
+    echo "b,SGLang,0.5.9,Qwen3-8B,H100,1,100,20,1,3,9"
+} >"$work/serving.csv"
+run "a fit" 0 reproduce --serving "$work/serving.csv" --fit --format json
+out_has '"left_out": "qwen3-8b"'
+out_has '"layer_us": '
+out_has '"by_metric_reliable_unfitted": '
+run "a fit as text" 0 reproduce --serving "$work/serving.csv" --fit
+out_has "without the model"
+out_has "reliable rows, nothing fitted"
 run "published results without intervals" 0 reproduce kimi-k2.6-fp8-kv --resamples 0 --format json
 out_has '"low": null'
 run "published results with intervals" 0 reproduce kimi-k2.6-fp8-kv

@@ -36,6 +36,7 @@
     X(resample)         \
     X(serving_fit)      \
     X(reproduce)        \
+    X(left_out)         \
     X(gemm_kernels)     \
     X(tag_check)        \
     X(elementwise)      \

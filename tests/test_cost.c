@@ -368,7 +368,7 @@ static void prompts_lie_on_knots_within_half_a_percent(void)
         struct frozen f;
         struct kvt_step_shape shape = tensor_parallel(8, KVT_KV_BF16);
         freeze(&f, &models[i], &shape, &c, 1);
-        f.costs.prefill_floor = 0;
+        f.costs.prefill_floor = f.costs.prefill_base = 0;
         for (int64_t m = 1; m < 900000; m = m * 5 / 4 + 1) {
             struct kvt_step_work work = {.prompt_tokens = (double)m,
                                          .prompt_ends = 1,

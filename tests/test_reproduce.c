@@ -215,7 +215,7 @@ static void what_is_not_modelled_is_listed_with_its_reason(void)
         changes[i] = rows[i].changes;
     struct kvt_reproduced_list list = {0};
     write_rows(changes, count, "");
-    CHECK_OK(kvt_reproduce_servers(TABLE, false, 0, &list, &err), err);
+    CHECK_OK(kvt_reproduce_servers(TABLE, false, false, 0, &list, &err), err);
     CHECK_I64(list.count, count, "one line each");
     for (int i = 0; i < count && i < list.count; i++) {
         CHECK_NOTE(!list.rows[i].supported, rows[i].changes);
@@ -231,7 +231,7 @@ static struct kvt_reproduced_list run_rows(const char *const changes[], int coun
 {
     struct kvt_reproduced_list list = {0};
     write_rows(changes, count, extra);
-    CHECK_OK(kvt_reproduce_servers(TABLE, guess, 0, &list, &err), err);
+    CHECK_OK(kvt_reproduce_servers(TABLE, guess, false, 0, &list, &err), err);
     remove(TABLE);
     return list;
 }
@@ -260,7 +260,7 @@ static void resamples_give_rows_an_interval(void)
     double widths[2][3];
     struct kvt_reproduced_list bare = run_rows(changes, 2, "", false), list = {0};
     write_rows(changes, 2, "");
-    CHECK_OK(kvt_reproduce_servers(TABLE, false, 24, &list, &err), err);
+    CHECK_OK(kvt_reproduce_servers(TABLE, false, false, 24, &list, &err), err);
     remove(TABLE);
     CHECK_I64(list.count, 6, "two rows of three metrics");
     for (int i = 0; i < 6 && i < list.count && i < bare.count; i++) {
@@ -333,7 +333,7 @@ static void a_wrong_table_is_named_with_its_place(void)
     char *config = NULL;
     err = (struct kvt_err){0};
     CHECK_OK(kvt_file_write(TABLE, text, strlen(text), &err), err);
-    CHECK_FAILS(kvt_reproduce_servers(TABLE, false, 0, &list, &err), err, KVT_ECONFIG);
+    CHECK_FAILS(kvt_reproduce_servers(TABLE, false, false, 0, &list, &err), err, KVT_ECONFIG);
     CHECK_HOLDS(err.text, ":1: want a column \"osl_tokens\"", "message");
     const char *const row = "row_id=b;model=Kimi-K9";
     write_rows(&row, 1, "");
@@ -375,7 +375,7 @@ static void real_servers_come_out_about_as_measured(void)
         return;
     err = (struct kvt_err){0};
     CHECK_OK(kvt_table_read(&table, path, &err), err);
-    CHECK_OK(kvt_reproduce_servers(path, false, 0, &list, &err), err);
+    CHECK_OK(kvt_reproduce_servers(path, false, false, 0, &list, &err), err);
     for (int32_t r = 0; r < table.row_count; r++) {
         const char *id = kvt_table_field(&table, r, "row_id");
         CHECK_NOTE(at < list.count && strcmp(list.rows[at].row, id) == 0, id); /* none dropped */

@@ -203,6 +203,14 @@ struct kvt_config_faults {
     struct kvt_where where;
 };
 
+/* What measurements of one's own servers found beside the laws of the calibration; added to them.
+ */
+struct kvt_config_residual {
+    double layer;         /* s of each layer of a step; below zero: kernels overlap */
+    double prefill_layer; /* s of the host's launches of each layer of a step with prompt tokens */
+    double request;       /* s of a request's first token beside the steps */
+};
+
 struct kvt_config_run {
     uint64_t seed;
     double warmup;         /* s */
@@ -221,6 +229,7 @@ struct kvt_config {
     struct kvt_config_workload workload;
     struct kvt_config_slo slo;
     struct kvt_config_named cost, calibration;
+    struct kvt_config_residual residual;
     struct kvt_config_run run;
     struct kvt_config_faults faults;
     struct kvt_config_published published;

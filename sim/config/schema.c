@@ -428,6 +428,20 @@ static const struct kvt_rule result_rules[] = {
 };
 #undef B
 
+#define D struct kvt_config_residual
+#define RESIDUAL(key, field, text)                                                                 \
+    ROW(REAL, key, D, field, text, .dimension = KVT_DIMENSION_TIME, .min = -10, .max = 10,         \
+        .standard = "0 s")
+static const struct kvt_rule residual_rules[] = {
+    RESIDUAL("layer", layer, "of each layer of each step; below zero where kernels overlap"),
+    RESIDUAL("prefill_layer", prefill_layer,
+             "of the launches of each layer of a step with prompt tokens"),
+    RESIDUAL("request", request, "of the first token of a request, beside the steps"),
+    END
+};
+#undef RESIDUAL
+#undef D
+
 static const struct kvt_rule root_rules[] = {
     ROW(TEXT, "title", K, title, "free text, repeated in reports"),
     SECTION("model", offsetof(K, model), model_rules, "the model that is served: a name, or a map",
@@ -444,6 +458,8 @@ static const struct kvt_rule root_rules[] = {
     ROW(NAMED, "cost", K, cost, "price of a GPU by its name", .dimension = KVT_DIMENSION_PRICE),
     ROW(NAMED_TEXT, "calibration", K, calibration, "calibration of a GPU by its name: a shipped "
         "name or a path; unset: the one that fits GPU and engine"),
+    SECTION("residual", offsetof(K, residual), residual_rules, "time that the calibration lacks, "
+            "fitted to measured servers (reproduce --serving --fit); added to its laws"),
     SECTION("run", offsetof(K, run), run_rules, "what is run"),
     SECTION("faults", offsetof(K, faults), faults_rules, "what strikes KV pages, for `inject`",
             .given = KVT_AT(K, faults.present), .where = KVT_AT(K, faults.where)),

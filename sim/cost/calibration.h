@@ -81,6 +81,11 @@ void kvt_calibration_release(struct kvt_calibration *calibration);
 struct kvt_calibration kvt_calibration_with_errors(const struct kvt_calibration *calibration,
                                                    struct kvt_error_factors *errors);
 
+/* Add seconds to every law of a family. A law does not fall below zero, but for layer-*: what is
+ * not listed there may be overlap. */
+void kvt_calibration_add(struct kvt_calibration *calibration, enum kvt_family family,
+                         double seconds);
+
 /* The law for a piece of work: the first of its family that admits it. Never NULL. O(laws of the
  * family). */
 const struct kvt_law *kvt_calibration_law(const struct kvt_calibration *calibration,

@@ -36,11 +36,7 @@ static double time_of(struct freezer *f, const struct kvt_step_work *work, enum 
 
 static double law_constant(const struct freezer *f, enum kvt_family family)
 {
-    struct kvt_work work = {0};
-    work.dim[KVT_DIM_RANKS] = f->shape->layout.tp;
-    work.dim[KVT_DIM_HIDDEN] = f->model->hidden;
-    const struct kvt_law *law = kvt_calibration_law(f->calibration, family, &work);
-    return kvt_calibration_time(f->calibration, law, &work, NULL);
+    return kvt_step_constant(f->model, f->shape, f->calibration, family);
 }
 
 /* Where per-request context bends the time: at the split term of the attention that matters most.

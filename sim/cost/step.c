@@ -68,6 +68,7 @@ static void add_gemm(struct kvt_builder *b, const char *name, enum kvt_weight_dt
     work.dim[KVT_DIM_M] = m;
     work.dim[KVT_DIM_N] = n;
     work.dim[KVT_DIM_K] = k;
+    work.dim[KVT_DIM_HIDDEN] = b->model->hidden; /* which kernel: by the model, not by the shape */
     work.dim[KVT_DIM_WEIGHT_BITS] = 8.0 * kvt_builder_weight_bytes(dtype);
     if (m > 0.0 && n > 0.0)
         kvt_builder_add(b, name, gemm_family(dtype, false), &work, count, false);
@@ -306,13 +307,21 @@ static void list_once(struct kvt_builder *b)
     }
 }
 
-static double constant(const struct kvt_builder *b, enum kvt_family family)
+double kvt_step_constant(const struct kvt_model *model, const struct kvt_step_shape *shape,
+                         const struct kvt_calibration *calibration, enum kvt_family family)
 {
     struct kvt_work work = {0};
-    work.dim[KVT_DIM_RANKS] = b->shape->layout.tp;
-    work.dim[KVT_DIM_HIDDEN] = b->model->hidden;
-    const struct kvt_law *law = kvt_calibration_law(b->calibration, family, &work);
-    return kvt_calibration_time(b->calibration, law, &work, NULL);
+    work.dim[KVT_DIM_RANKS] = shape->layout.tp;
+    work.dim[KVT_DIM_HIDDEN] = model->hidden;
+    for (int32_t g = 0; g < model->group_count; g++)
+        work.dim[KVT_DIM_EXPERTS] = fmax(work.dim[KVT_DIM_EXPERTS], model->groups[g].mlp.experts);
+    const struct kvt_law *law = kvt_calibration_law(calibration, family, &work);
+    return kvt_calibration_time(calibration, law, &work, NULL);
+}
+
+static double constant(const struct kvt_builder *b, enum kvt_family family)
+{
+    return kvt_step_constant(b->model, b->shape, b->calibration, family);
 }
 
 double kvt_step_prefill_floor(const struct kvt_model *model, const struct kvt_step_shape *shape,

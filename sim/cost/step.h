@@ -94,6 +94,11 @@ void kvt_step_list(struct kvt_kernel_list *step, const struct kvt_model *model,
                    const struct kvt_step_shape *shape, const struct kvt_calibration *calibration,
                    const struct kvt_step_work *work, enum kvt_step_part part);
 
+/* Seconds of a family of the host (host-*, request, prefill-step), whose laws may depend on ranks,
+ * hidden and experts (the most that a layer has; 0: dense) of the model. */
+double kvt_step_constant(const struct kvt_model *model, const struct kvt_step_shape *shape,
+                         const struct kvt_calibration *calibration, enum kvt_family family);
+
 /* Seconds that a host needs to launch all layers of a step with prompt tokens: the prefill-layer
  * law of each layer, which may depend on ranks, hidden, experts (0: dense), heads and kv_heads (1:
  * MLA) of the model. */

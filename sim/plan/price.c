@@ -22,7 +22,13 @@ static enum kvt_status load_calibration(const struct kvt_config *config, enum kv
     struct kvt_err why = {0};
     enum kvt_status status = kvt_calibration_load(calibration, name, &plan->gpu,
                                                   kvt_engine_names[config->engine], talk, &why);
-    return status == KVT_OK ? KVT_OK : kvt_err_at(err, status, where, "%s", why.text);
+    if (status != KVT_OK)
+        return kvt_err_at(err, status, where, "%s", why.text);
+    for (int family = KVT_FAMILY_LAYER_MLA_MOE; family <= KVT_FAMILY_LAYER_SPARSE; family++)
+        kvt_calibration_add(calibration, (enum kvt_family)family, config->residual.layer);
+    kvt_calibration_add(calibration, KVT_FAMILY_PREFILL_LAYER, config->residual.prefill_layer);
+    kvt_calibration_add(calibration, KVT_FAMILY_REQUEST, config->residual.request);
+    return KVT_OK;
 }
 
 static struct kvt_step_shape shape_of(const struct kvt_config *config, enum kvt_role role,
