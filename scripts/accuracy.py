@@ -3,12 +3,13 @@
 
     scripts/accuracy.py KVTWIN SERVING.csv [docs/accuracy.md]
 
-Runs `kvtwin reproduce --serving` and writes, between the marks of the page, the errors by engine,
-GPU, model and load, the largest misses, and what is not supported. Outcomes are only compared here.
+Runs `kvtwin reproduce --serving --fit` and writes, between the marks of the page, the errors by
+engine, GPU, model and load, with nothing fitted and with the constants of other models, the largest
+misses, and what is not supported. Outcomes are only compared here.
 """
 import collections
 import csv
-import io
+import json
 import subprocess
 import sys
 
@@ -62,39 +63,62 @@ def cell(errors):
     return f"{100 * quantile([abs(e) for e in errors], 0.5):.0f} ({100 * middle:+.0f})"
 
 
+def errors_of(rows, results, metric, key):
+    found = (results[row["row_id"]][metric][key] for row in rows if metric in results[row["row_id"]])
+    return [e for e in found if e is not None]
+
+
 def table(rows, results, title, key, out, order=str):
     groups = collections.OrderedDict()
     for row in sorted(rows, key=lambda row: order(key(row))):
         groups.setdefault(key(row), []).append(row)
-    out.append(f"| {title} | rows | throughput | TPOT | TTFT |\n|---|---|---|---|---|")
+    out.append(f"| {title} | rows | throughput | TPOT | TTFT | fitted: throughput | TPOT | TTFT |\n"
+               "|---|---|---|---|---|---|---|---|")
     for name, members in groups.items():
-        cells = []
-        for metric in METRICS:
-            found = (number(results[m["row_id"]][metric]["error"])
-                     for m in members if metric in results[m["row_id"]])
-            cells.append(cell([e for e in found if e is not None]))
+        cells = [cell(errors_of(members, results, metric, key))
+                 for key in ("unfitted_error", "error") for metric in METRICS]
         out.append(f"| {name} | {len(members)} | " + " | ".join(cells) + " |")
     out.append("")
 
 
 def summary(name, rows, supported, results, out):
-    line = [f"| {name} | {len(rows)} | {len(supported)} ({100 * len(supported) / len(rows):.0f} %)"]
-    for metric in METRICS:
-        found = (number(results[r["row_id"]][metric]["error"]) for r in supported)
-        errors = [abs(e) for e in found if e is not None]
-        line.append(f"{100 * quantile(errors, .5):.1f} / {100 * quantile(errors, .9):.0f}")
-    out.append(" | ".join(line) + " |")
+    share = f"{len(supported)} ({100 * len(supported) / len(rows):.0f} %)"
+    for key, what in (("unfitted_error", "nothing"), ("error", "two constants, by other models")):
+        line = [f"| {name} | {len(rows)} | {share} | {what}"]
+        for metric in METRICS:
+            errors = [abs(e) for e in errors_of(supported, results, metric, key)]
+            line.append(f"{100 * quantile(errors, .5):.1f} / {100 * quantile(errors, .9):.0f}")
+        out.append(" | ".join(line) + " |")
+
+
+def constants(found, out):
+    """The constants of each engine and GPU: from all of its models, and how far they go without one."""
+    out.append("| engine, GPU | models | layer (us) | request (ms) | layer without one of them | "
+               "request without one of them |\n|---|---|---|---|---|---|")
+    for whole in found:
+        if whole["left_out"] is not None or whole["models"] == 0:
+            continue
+        same = [c for c in found if c["left_out"] is not None and c["layer_us"] is not None
+                and c["engine"] == whole["engine"] and c["gpu"] == whole["gpu"]
+                and c["models"] < whole["models"]]
+        cells = []
+        for key in ("layer_us", "request_ms"):
+            values = [c[key] for c in same]
+            cells.append(f"{min(values):.0f} to {max(values):.0f}" if values else "-")
+        out.append(f"| {whole['engine']}, {whole['gpu']} | {whole['models']} | "
+                   f"{whole['layer_us']:.0f} | {whole['request_ms']:.0f} | " + " | ".join(cells) + " |")
+    out.append("")
 
 
 def misses(rows, results, out):
     def size(row):
-        found = results[row["row_id"]]["tpot_ms"]["error"] or results[row["row_id"]]["out_tok_s"]["error"]
-        return -abs(number(found) or 0)
+        found = results[row["row_id"]]
+        return -abs(found["tpot_ms"]["unfitted_error"] or found["out_tok_s"]["unfitted_error"] or 0)
     out.append("| row | what | load | throughput | TPOT | TTFT |\n|---|---|---|---|---|---|")
     for row in sorted(rows, key=size)[:16]:
         cells = []
         for metric in METRICS:
-            error = number(results[row["row_id"]][metric]["error"])
+            error = results[row["row_id"]][metric]["unfitted_error"]
             cells.append("-" if error is None else f"{100 * error:+.0f} %")
         clients = row["concurrency"] or load_of(row)
         out.append(f"| {row['row_id']} | {row['engine']} {row['engine_version']}, {row['model']}, "
@@ -108,27 +132,33 @@ def main():
     page = sys.argv[3] if len(sys.argv) > 3 else "docs/accuracy.md"
     with open(path, newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    run = subprocess.run([kvtwin, "reproduce", "--serving", path, "--format", "csv"], check=True,
-                         capture_output=True, text=True)
+    run = subprocess.run([kvtwin, "reproduce", "--serving", path, "--fit", "--format", "json"],
+                         check=True, capture_output=True, text=True)
+    found = json.loads(run.stdout)
     results = collections.defaultdict(dict)
-    for line in csv.DictReader(io.StringIO(run.stdout)):
+    for line in found["rows"]:
         results[line["row_id"]][line["metric"]] = line
 
     def ok(row):
         return any(r["status"] == "ok" for r in results[row["row_id"]].values())
     strict = [r for r in rows if is_strict(r)]
     good = [r for r in strict if ok(r)]
-    out = ["| rows | of the table | supported | throughput | TPOT | TTFT |\n|---|---|---|---|---|---|"]
+    out = ["| rows | of the table | supported | fitted | throughput | TPOT | TTFT |\n"
+           "|---|---|---|---|---|---|---|"]
     summary("reliable, see below", strict, good, results, out)
     summary("all", rows, [r for r in rows if ok(r)], results, out)
     out.append("")
-    out.append("The reliable rows by engine and GPU, model, and load:\n")
+    out.append("The constants, and how far they go when one of the models is left out:\n")
+    constants(found["constants"], out)
+    out.append("The reliable rows by engine and GPU, model, and load. Nothing is fitted in the first "
+               "three columns of errors; in the last three each model is tried with the constants of "
+               "the others:\n")
     table(good, results, "engine, GPU", lambda r: f"{r['engine']}, {r['gpu']}", out)
     table(good, results, "model", model_of, out)
     table(good, results, "clients", load_of, out, LOADS.index)
     out.append("All supported rows by load:\n")
     table([r for r in rows if ok(r)], results, "clients", load_of, out, LOADS.index)
-    out.append("The largest misses of TPOT among the reliable rows:\n")
+    out.append("The largest misses of TPOT among the reliable rows, nothing fitted:\n")
     misses(good, results, out)
     reasons = collections.Counter(
         next(iter(results[r["row_id"]].values()))["reason"].split(": the weights")[0]

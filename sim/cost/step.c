@@ -307,15 +307,24 @@ static void list_once(struct kvt_builder *b)
     }
 }
 
+const struct kvt_law *kvt_step_constant_law(const struct kvt_model *model,
+                                            const struct kvt_step_shape *shape,
+                                            const struct kvt_calibration *calibration,
+                                            enum kvt_family family, struct kvt_work *work)
+{
+    *work = (struct kvt_work){0};
+    work->dim[KVT_DIM_RANKS] = shape->layout.tp;
+    work->dim[KVT_DIM_HIDDEN] = model->hidden;
+    for (int32_t g = 0; g < model->group_count; g++)
+        work->dim[KVT_DIM_EXPERTS] = fmax(work->dim[KVT_DIM_EXPERTS], model->groups[g].mlp.experts);
+    return kvt_calibration_law(calibration, family, work);
+}
+
 double kvt_step_constant(const struct kvt_model *model, const struct kvt_step_shape *shape,
                          const struct kvt_calibration *calibration, enum kvt_family family)
 {
-    struct kvt_work work = {0};
-    work.dim[KVT_DIM_RANKS] = shape->layout.tp;
-    work.dim[KVT_DIM_HIDDEN] = model->hidden;
-    for (int32_t g = 0; g < model->group_count; g++)
-        work.dim[KVT_DIM_EXPERTS] = fmax(work.dim[KVT_DIM_EXPERTS], model->groups[g].mlp.experts);
-    const struct kvt_law *law = kvt_calibration_law(calibration, family, &work);
+    struct kvt_work work;
+    const struct kvt_law *law = kvt_step_constant_law(model, shape, calibration, family, &work);
     return kvt_calibration_time(calibration, law, &work, NULL);
 }
 

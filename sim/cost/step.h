@@ -95,7 +95,12 @@ void kvt_step_list(struct kvt_kernel_list *step, const struct kvt_model *model,
                    const struct kvt_step_work *work, enum kvt_step_part part);
 
 /* Seconds of a family of the host (host-*, request, prefill-step), whose laws may depend on ranks,
- * hidden and experts (the most that a layer has; 0: dense) of the model. */
+ * hidden and experts (the most that a layer has; 0: dense) of the model; and the law, with the work
+ * that chose it. */
+const struct kvt_law *kvt_step_constant_law(const struct kvt_model *model,
+                                            const struct kvt_step_shape *shape,
+                                            const struct kvt_calibration *calibration,
+                                            enum kvt_family family, struct kvt_work *work);
 double kvt_step_constant(const struct kvt_model *model, const struct kvt_step_shape *shape,
                          const struct kvt_calibration *calibration, enum kvt_family family);
 

@@ -24,9 +24,8 @@ static int32_t constant_law(const struct kvt_fleet_role *role, enum kvt_family f
 {
     const struct kvt_calibration *c = &role->price.calibration;
     struct kvt_work work = {0};
-    work.dim[KVT_DIM_RANKS] = role->price.shape.layout.tp;
-    work.dim[KVT_DIM_HIDDEN] = role->plan.model.hidden;
-    const struct kvt_law *law = kvt_calibration_law(c, family, &work);
+    const struct kvt_law *law =
+        kvt_step_constant_law(&role->plan.model, &role->price.shape, c, family, &work);
     return law->kind == KVT_LAW_CONSTANT ? (int32_t)(law - c->laws) : -1;
 }
 
