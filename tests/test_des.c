@@ -101,6 +101,7 @@ static void gaps_add_up_in(void)
     struct world_outcome out;
     char note[64];
     world.cancels = 0;
+    world.spec.patience = NULL;
     world_run(&world, false, false, &out);
     snprintf(note, sizeof note, "world %llu", (unsigned long long)world.seed);
     CHECK_I64(out.gaps_missing, 0, note);
@@ -246,6 +247,7 @@ static void time_that_is_out_of_reach_is_a_limit(void)
     world.spec.core.prefill_only = false;
     world.roles[KVT_ROLE_SERVE].pages = 1000000;
     world.cancels = 0;
+    world.spec.patience = NULL;
     world.arrival[0] = 100 * day;
     world.input[0] = 1;
     world.output[0] = 50;

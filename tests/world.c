@@ -157,6 +157,12 @@ static void draw_load(struct world *world, bool disaggregated)
     spec->arrival = world->arrival;
     spec->series_points = 16;
     world->cancels = chance(50) ? (int32_t)draw(1, 20) : 0;
+    if (!chance(30))
+        return;
+    int64_t timeout = chance(50) ? draw(0, 400) * 1000 : KVT_NEVER;
+    for (int32_t r = 0; r < count; r++)
+        world->patience[r] = chance(15) ? draw(0, 200) * 1000 : timeout;
+    spec->patience = world->patience;
 }
 
 void world_draw(struct world *world, uint64_t seed)

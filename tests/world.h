@@ -22,7 +22,7 @@ struct world {
     int64_t token_at[2];
     kvt_ticks token_time[2];
     int32_t input[WORLD_REQUESTS_MAX], output[WORLD_REQUESTS_MAX];
-    kvt_ticks arrival[WORLD_REQUESTS_MAX];
+    kvt_ticks arrival[WORLD_REQUESTS_MAX], patience[WORLD_REQUESTS_MAX];
     int64_t hash_begin[WORLD_REQUESTS_MAX + 1];
     uint64_t hashes[WORLD_REQUESTS_MAX * 16];
     uint16_t tenant[WORLD_REQUESTS_MAX];

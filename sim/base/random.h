@@ -23,6 +23,7 @@ enum kvt_purpose { /* values are part of the results: append, never renumber */
                    KVT_PURPOSE_FAULT = 6,
                    KVT_PURPOSE_TAG = 7,
                    KVT_PURPOSE_TEST = 8,
+                   KVT_PURPOSE_PATIENCE = 9,
 };
 
 struct kvt_stream {

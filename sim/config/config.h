@@ -137,6 +137,9 @@ struct kvt_config_workload {
     struct kvt_config_arrivals arrivals;
     struct kvt_config_lengths input, output;
     struct kvt_config_prefixes prefixes;
+    struct kvt_config_aborts {        /* clients that go away */
+        double share, after, timeout; /* of the requests; mean s after arrival; s; < 0: none */
+    } aborts;
     int64_t concurrency;            /* closed */
     double think;                   /* closed: s between a finish and the next arrival */
     bool decode_only, prefill_only; /* closed */

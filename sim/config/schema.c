@@ -333,6 +333,19 @@ static const struct kvt_rule closed_rules[] = {
         .standard = "false"),
     END
 };
+#undef W
+#define V struct kvt_config_aborts
+static const struct kvt_rule aborts_rules[] = {
+    ROW(REAL, "share", V, share, "of the requests whose client goes away early", .max = 1,
+        .standard = "0"),
+    ROW(REAL, "after", V, after, "mean time from arrival until it does, exponential",
+        .dimension = KVT_DIMENSION_TIME, .flags = KVT_ABOVE, .standard = "5 s"),
+    ROW(REAL, "timeout", V, timeout, "every client goes away when its request takes longer; unset: "
+        "none does", .dimension = KVT_DIMENSION_TIME, .flags = KVT_ABOVE),
+    END
+};
+#undef V
+#define W struct kvt_config_workload
 #define LOAD(what) \
     .flags = KVT_ONE_OF, .chosen = KVT_AT(W, kind), .chosen_value = KVT_WORKLOAD_##what
 static const struct kvt_rule workload_rules[] = {
@@ -340,6 +353,7 @@ static const struct kvt_rule workload_rules[] = {
             .shorthand = "file"),
     SECTION("open", 0, open_rules, "generated arrivals at a rate", LOAD(OPEN)),
     SECTION("closed", 0, closed_rules, "a fixed number of requests in the fleet", LOAD(CLOSED)),
+    SECTION("aborts", offsetof(W, aborts), aborts_rules, "clients that go away before the end"),
     END
 };
 #undef W

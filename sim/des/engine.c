@@ -34,6 +34,7 @@ size_t kvt_des_bytes(const struct kvt_des_spec *spec)
         replicas += count;
         bytes += count * each + running * 8 * sizeof(struct kvt_effect);
     }
+    bytes += spec->patience != NULL ? rows * 64 + 4096 : 0;
     bytes += rows * (sizeof(struct kvt_request) + sizeof(struct kvt_flow) + 96) + 16 * 65536;
     bytes += sizeof(uint64_t) * KVT_BINS * 8 + (size_t)spec->core.tenants * 64;
     return bytes + (replicas + 64) * 1024 + (size_t)spec->concurrency * 32;
@@ -52,6 +53,8 @@ enum kvt_status kvt_des_init(struct kvt_des *engine, struct kvt_arena *arena,
                               spec->series_points, spec->warmup, err));
     if (kvt_des_has_link(engine))
         KVT_TRY(kvt_des_link_init(engine, arena, err));
+    if (spec->patience != NULL)
+        KVT_TRY(kvt_timeline_init(&engine->deadlines, arena, rows, err));
     if (spec->concurrency > 0) {
         int64_t most = spec->concurrency < rows ? spec->concurrency : rows;
         KVT_TRY(kvt_delay_init(&engine->returns, arena, (int32_t)most + 1, err));
@@ -159,6 +162,15 @@ static void client_returns(struct kvt_des *engine)
     schedule_arrival(engine);
 }
 
+static void set_deadline(struct kvt_des *engine, int32_t r, kvt_ticks time)
+{
+    if (engine->spec.patience == NULL)
+        return;
+    kvt_timeline_set(&engine->deadlines, r, time);
+    int32_t next = kvt_timeline_next(&engine->deadlines);
+    kvt_timeline_set(&engine->timeline, SLOT_DEADLINE, kvt_timeline_time(&engine->deadlines, next));
+}
+
 static void carry_out(struct kvt_des *engine)
 {
     struct kvt_core *core = &engine->core;
@@ -184,6 +196,7 @@ static void carry_out(struct kvt_des *engine)
             break;
         case KVT_EFFECT_FINISH:
         case KVT_EFFECT_REJECT:
+            set_deadline(engine, effect.request, KVT_NEVER);
             client_returns(engine);
             break;
         case KVT_EFFECT_FIRST:
@@ -257,6 +270,15 @@ static void act(struct kvt_des *engine)
     faults->action_count = 0;
 }
 
+/* ---- clients that go away ----------------------------------------------------------------- */
+
+static void deadline(struct kvt_des *engine)
+{
+    int32_t r = kvt_timeline_next(&engine->deadlines);
+    set_deadline(engine, r, KVT_NEVER);
+    cancel(engine, r);
+}
+
 static void arrival(struct kvt_des *engine)
 {
     int32_t r = engine->next_arrival++;
@@ -265,6 +287,8 @@ static void arrival(struct kvt_des *engine)
         engine->spec.arrival[r] = engine->now - engine->spec.latency;
     }
     schedule_arrival(engine);
+    if (engine->spec.patience != NULL)
+        set_deadline(engine, r, kvt_ticks_later(engine->now, engine->spec.patience[r]));
     kvt_core_arrive(&engine->core, r);
     carry_out(engine);
     const struct kvt_request *request = &engine->core.requests[r];
@@ -371,6 +395,9 @@ static void happen(struct kvt_des *engine, int32_t slot)
         for (int32_t i = 0; i < replicas; i++)
             settle(engine, i);
         kvt_faults_strike(engine->faults);
+        return;
+    case SLOT_DEADLINE:
+        deadline(engine);
         return;
     case SLOT_ARRIVAL:
         arrival(engine);

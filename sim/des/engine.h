@@ -42,11 +42,13 @@ struct kvt_des_spec {
     struct kvt_core_spec core;
     const struct kvt_costs *costs[KVT_ROLE_COUNT]; /* with overlap or host time already in them */
     struct kvt_link_spec link;
-    kvt_ticks *arrival;  /* [core.request_count]; a closed loop fills it as it goes */
-    int64_t concurrency; /* > 0: closed loop, that many requests under way */
-    kvt_ticks think;     /* closed: from a request's end to the next arrival */
-    kvt_ticks latency;   /* between a client and the router: HTTP, tokenizer; part of the TTFT */
-    kvt_ticks until;     /* no arrivals after this */
+    kvt_ticks *arrival;        /* [core.request_count]; a closed loop fills it as it goes */
+    const kvt_ticks *patience; /* [core.request_count] from arrival until the client goes away,
+                                * KVT_NEVER; NULL: nobody does */
+    int64_t concurrency;       /* > 0: closed loop, that many requests under way */
+    kvt_ticks think;           /* closed: from a request's end to the next arrival */
+    kvt_ticks latency; /* between a client and the router: HTTP, tokenizer; part of the TTFT */
+    kvt_ticks until;   /* no arrivals after this */
     kvt_ticks warmup;
     int32_t series_points;
     bool exact;
@@ -68,7 +70,8 @@ struct kvt_des {
     struct kvt_timeline timeline;
     struct kvt_link link;
     struct kvt_observer observer;
-    struct kvt_lane *lanes;                                 /* [replicas] */
+    struct kvt_lane *lanes;        /* [replicas] */
+    struct kvt_timeline deadlines; /* slot r: when the client of r goes away; valid with patience */
     struct kvt_delay deliveries, acknowledgements, returns; /* returns: closed-loop arrivals */
     int32_t next_arrival;                                   /* request */
     kvt_ticks now;

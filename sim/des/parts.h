@@ -9,6 +9,7 @@
 /* Slots of the timeline, in their order at one time. */
 enum {
     SLOT_FAULT,
+    SLOT_DEADLINE, /* a client goes away */
     SLOT_ARRIVAL,
     SLOT_LINK,
     SLOT_DELIVERY,

@@ -56,6 +56,27 @@ static enum kvt_status read_load(struct kvt_simulation *simulation, struct kvt_e
     return status;
 }
 
+/* When each client goes away, in time from its arrival. One stream a request: the same ones leave,
+ * and as early, whatever else is drawn. */
+static enum kvt_status draw_patience(struct kvt_simulation *simulation, struct kvt_err *err)
+{
+    const struct kvt_config_aborts *aborts = &simulation->config->workload.aborts;
+    if (aborts->share <= 0 && aborts->timeout < 0)
+        return KVT_OK;
+    KVT_TRY(kvt_arena_get(&simulation->costs_arena, (size_t)simulation->trace.count,
+                          sizeof *simulation->patience, "deadlines", &simulation->patience, err));
+    kvt_ticks timeout = aborts->timeout < 0 ? KVT_NEVER : kvt_ticks_from_seconds(aborts->timeout);
+    for (int32_t r = 0; r < simulation->trace.count; r++) {
+        struct kvt_stream stream;
+        kvt_stream_init(&stream, simulation->config->run.seed, KVT_PURPOSE_PATIENCE, (uint64_t)r);
+        bool leaves = kvt_stream_unit(&stream) < aborts->share;
+        double after = -log1p(-kvt_stream_unit(&stream)) * aborts->after;
+        kvt_ticks time = leaves ? kvt_ticks_from_seconds(after) : KVT_NEVER;
+        simulation->patience[r] = time < timeout ? time : timeout;
+    }
+    return KVT_OK;
+}
+
 /* ---- set-up ------------------------------------------------------------------------------- */
 
 static struct kvt_des_spec spec_of(const struct kvt_simulation *simulation,
@@ -77,6 +98,7 @@ static struct kvt_des_spec spec_of(const struct kvt_simulation *simulation,
                  .prefill_only = config->workload.prefill_only},
         .link = fleet->link,
         .arrival = trace->arrival,
+        .patience = simulation->patience,
         .until = config->run.until < 0 ? KVT_NEVER : kvt_ticks_from_seconds(config->run.until),
         .warmup = kvt_ticks_from_seconds(config->run.warmup),
         .series_points = (int32_t)config->run.series_points,
@@ -183,8 +205,9 @@ static enum kvt_status setup(struct kvt_simulation *simulation, const struct kvt
     if (simulation->fleet == NULL)
         return kvt_err_set(err, KVT_ENOMEM, "no memory for a fleet");
     /* The tables come first: what they say sizes the rest. */
-    size_t arrivals = base != NULL ? (size_t)base->trace.count * sizeof(kvt_ticks) : 0;
-    KVT_TRY(kvt_arena_init(&simulation->costs_arena, COSTS_BYTES + arrivals, err));
+    size_t rows = (size_t)(base != NULL ? base : simulation)->trace.count;
+    size_t columns = 2 * rows * sizeof(kvt_ticks); /* arrivals of a closed loop, and deadlines */
+    KVT_TRY(kvt_arena_init(&simulation->costs_arena, COSTS_BYTES + columns, err));
     if (base == NULL) {
         KVT_TRY(make_fleet(simulation, options, err));
     } else {
@@ -192,6 +215,7 @@ static enum kvt_status setup(struct kvt_simulation *simulation, const struct kvt
                                       errors, err));
         KVT_TRY(lend_trace(simulation, base, err));
     }
+    KVT_TRY(draw_patience(simulation, err));
     struct kvt_des_spec spec = spec_of(simulation, options);
     size_t bytes = kvt_des_bytes(&spec) + (size_t)simulation->trace.count * 24 + (1 << 20);
     if (options->strikes != NULL)

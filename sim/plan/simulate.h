@@ -38,6 +38,7 @@ struct kvt_simulation {
     struct kvt_trace trace;
     struct kvt_fleet *fleet; /* owned, as all below */
     struct kvt_des des;
+    kvt_ticks *patience; /* when clients go away; NULL: nobody does */
     struct kvt_guards guards[KVT_ROLE_COUNT];
     struct kvt_faults *faults; /* in the arena; NULL: none */
     struct kvt_result_replica *replicas;
