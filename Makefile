@@ -185,6 +185,9 @@ docs: all ## write the reference page of the configuration, and the outputs in t
 	scripts/readme.sh README.md > build/README.md
 	mv build/README.md README.md
 
+fault-study: all ## run the fault campaigns again and write docs/fault-study.md (minutes)
+	python3 scripts/fault-study.py build/kvtwin docs/fault-study.md
+
 install: $(B)/kvtwin ## copy program, man page, configs and traces below PREFIX (and DESTDIR)
 	install -D -m 755 $(B)/kvtwin $(DESTDIR)$(bindir)/kvtwin
 	install -D -m 644 cli/kvtwin.1 $(DESTDIR)$(mandir)/man1/kvtwin.1

@@ -29,6 +29,8 @@ struct row { /* of the matrix, or of a plan */
     struct kvt_cell cell;
     struct kvt_strike strike;
     struct kvt_fault_result result;
+    bool expected; /* the config says how it ends */
+    enum kvt_fault_outcome expectation;
 };
 
 struct report {
@@ -98,6 +100,13 @@ static void tell_progress(void *context, double fraction, int64_t done)
 
 /* ---- running ------------------------------------------------------------------------------ */
 
+/* The row of the config's plan that a strike comes from. */
+static const struct kvt_config_strike *planned_row(const struct kvt_config *config,
+                                                   const struct kvt_strike *strike)
+{
+    return &config->faults.plan.rows[strike->row];
+}
+
 static enum kvt_status run_plan(const struct kvt_config *config, struct row *row,
                                 const struct kvt_campaign_options *how, struct report *report,
                                 struct kvt_err *err)
@@ -108,8 +117,11 @@ static enum kvt_status run_plan(const struct kvt_config *config, struct row *row
     KVT_TRY(kvt_fault_run(config, how, strikes, results, &count, err));
     row->planned = true;
     for (int32_t i = 0; i < count; i++) {
+        const struct kvt_config_strike *from = planned_row(config, &strikes[i]);
         row->strike = strikes[i];
         row->result = results[i];
+        row->expected = from->expected;
+        row->expectation = strcmp(row->guard, "none") == 0 ? from->unguarded : from->guarded;
         KVT_TRY(add_row(report, row, err));
     }
     return KVT_OK;
@@ -209,6 +221,11 @@ static void print_cell_json(const struct row *row, FILE *out)
             detected > 0 ? 1e3 * cell->latency_s / (double)detected : 0);
 }
 
+static bool is_as_expected(const struct row *row)
+{
+    return !row->planned || !row->expected || row->result.outcome == row->expectation;
+}
+
 static void print_strike_json(const struct row *row, FILE *out)
 {
     const struct kvt_fault_variant_info *info = &kvt_fault_variants[row->strike.variant];
@@ -217,12 +234,15 @@ static void print_strike_json(const struct row *row, FILE *out)
             "{\"config\": \"%s\", \"fault\": \"%s\", \"variant\": \"%s\", \"guard\": \"%s\", "
             "\"at_s\": %.17g, \"activated\": %s, \"exposed\": %s, \"detected\": %s, \"outcome\": "
             "\"%s\", \"cross_tenant\": %s, \"requests_hit\": %d, \"requests_lost\": %d, "
-            "\"false_aborts\": %d, \"leaked_tokens\": %lld}",
+            "\"false_aborts\": %d, \"leaked_tokens\": %lld",
             row->config, kvt_fault_names[info->kind], info->name, row->guard,
             kvt_seconds_from_ticks(row->strike.time), result->activated ? "true" : "false",
             result->exposed ? "true" : "false", result->detected ? "true" : "false",
             kvt_outcome_names[result->outcome], result->cross_tenant ? "true" : "false",
             result->hit, result->lost, result->false_aborts, (long long)result->leaked);
+    if (row->expected)
+        fprintf(out, ", \"expected\": \"%s\"", kvt_outcome_names[row->expectation]);
+    fputc('}', out);
 }
 
 static void print_json(const struct report *report)
@@ -297,7 +317,7 @@ static void print_strikes_text(const struct report *report, bool csv)
             puts("config,fault,variant,guard,at_s,outcome,requests_hit,requests_lost,"
                  "leaked_tokens,cross_tenant");
         else if (first)
-            printf("%-32s%-28s%-30s%10s  %-20s%5s%6s%8s\n", "config", "fault", "guard", "at (s)",
+            printf("%-32s%-28s%-16s%9s  %-20s%5s%6s%8s\n", "config", "fault", "guard", "at (s)",
                    "outcome", "hit", "lost", "leaked");
         first = false;
         char fault[64];
@@ -308,10 +328,11 @@ static void print_strikes_text(const struct report *report, bool csv)
                    kvt_outcome_names[row->result.outcome], row->result.hit, row->result.lost,
                    (long long)row->result.leaked, row->result.cross_tenant);
         else
-            printf("%-32s%-28s%-30s%10.3f  %-20s%5d%6d%8lld\n", row->config, fault, row->guard,
+            printf("%-32s%-28s%-16s%9.3f  %-20s%5d%6d%8lld%s\n", row->config, fault, row->guard,
                    kvt_seconds_from_ticks(row->strike.time),
                    row->result.activated ? kvt_outcome_names[row->result.outcome] : "never struck",
-                   row->result.hit, row->result.lost, (long long)row->result.leaked);
+                   row->result.hit, row->result.lost, (long long)row->result.leaked,
+                   is_as_expected(row) ? "" : "  not as expected");
     }
 }
 
@@ -357,6 +378,12 @@ static enum kvt_status run(const struct kvt_cli *cli, struct kvt_err *err)
             print_strikes_text(&report, cli->format == KVT_FORMAT_CSV);
         }
     }
+    int32_t other = 0;
+    for (int32_t i = 0; i < report.count; i++)
+        other += !is_as_expected(&report.rows[i]);
+    if (status == KVT_OK && other > 0)
+        status = kvt_err_set(err, KVT_NEGATIVE, "%d of %d strikes ended otherwise than expected",
+                             other, report.count);
     free(report.rows);
     return status;
 }

@@ -242,6 +242,29 @@ run "published results without intervals" 0 reproduce kimi-k2.6-fp8-kv --resampl
 out_has '"low": null'
 run "published results with intervals" 0 reproduce kimi-k2.6-fp8-kv
 out_has " ± "
+# ---- faults ----
+run "every incident ends as reported, and as it should with its guard" 0 inject configs/incidents/*.yaml
+out_has "sglang-35049.yaml"
+err_is_empty
+run "an incident that ends otherwise is a negative answer" 1 inject configs/incidents/sglang-35049.yaml \
+    --set 'fleet.decode.guard=tag-side'
+err_has "1 of 1 strikes ended otherwise than expected"
+run "a campaign in JSON" 0 inject configs/examples/faults.yaml --trials 2 --format json \
+    --set fleet.decode.guard=fifo --set 'faults.kinds=[leak, none]'
+out_has '"fault": "leak", "guard": "fifo"'
+run "a campaign in CSV" 0 inject configs/examples/faults.yaml --trials 2 --format csv \
+    --set fleet.decode.guard=fifo --set 'faults.kinds=[leak]'
+out_has "faults.yaml,leak,fifo,2,"
+run "inject wants faults" 3 inject configs/examples/quickstart.yaml
+err_has 'want a section `faults`, got none'
+run "an unknown class" 3 inject configs/examples/faults.yaml --set 'faults.kinds=[stale-write]'
+err_has "stale-write"
+run "no trials" 2 inject configs/examples/faults.yaml --trials 0
+err_has "--trials"
+run "strikes after the last request" 3 inject configs/examples/faults.yaml --set 'faults.from=900 s' \
+    --set faults.until=null
+err_has "the last request comes at"
+
 run "diff of what is no run" 3 diff "$work/made/run.h5" README.md
 err_has "README.md"
 

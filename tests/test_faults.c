@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sim/fault/proportion.h"
 #include "sim/plan/campaign.h"
 #include "sim/plan/fault_plan.h"
 #include "sim/plan/simulate.h"
@@ -179,6 +180,24 @@ static void a_check_after_the_step_lets_nothing_out(void)
     CHECK_I64(cells[KVT_FAULT_LATE_WRITE].leaked, 0, "tokens that went out");
 }
 
+/* A narrow tag is missed often enough to count; forcing must find the same. */
+static void forced_aliases_agree_with_counted_ones(void)
+{
+    run_cells("fleet.decode.guard={tag-side: {bits: 4, values: random, check: before-read}}",
+              "faults={trials: 1500, from: 10 s, until: 50 s, everywhere: true, kinds: "
+              "[stale-reader]}",
+              quick);
+    const struct kvt_cell *cell = &cells[KVT_FAULT_STALE_READER];
+    struct kvt_interval counted =
+        kvt_clopper_pearson(cell->outcomes[KVT_OUTCOME_ESCAPED], cell->injected, 0.99);
+    const char *estimator;
+    struct kvt_estimate forced = kvt_cell_escapes(cell, &estimator);
+    CHECK_TEXT(estimator, "forced", "");
+    CHECK(counted.low <= forced.p && forced.p <= counted.high);
+    CHECK_CLOSE(forced.p, (double)cell->activated / (double)cell->injected / 15, 0.02, "1/(2^4-1)");
+    CHECK(forced.high - forced.low < (counted.high - counted.low) / 5);
+}
+
 static bool cells_equal(const struct kvt_cell *a, const struct kvt_cell *b)
 {
     return a->injected == b->injected && a->activated == b->activated && a->exposed == b->exposed &&
@@ -315,6 +334,7 @@ const struct check_test check_faults[] = {
      a_side_array_misses_late_writes_and_a_tag_in_band_catches_them, false},
     {"guards prevent what they are for", guards_prevent_what_they_are_for, false},
     {"a check after the step lets nothing out", a_check_after_the_step_lets_nothing_out, false},
+    {"forced aliases agree with counted ones", forced_aliases_agree_with_counted_ones, false},
     {"threads and branching change nothing", threads_and_branching_change_nothing, false},
     {"without a strike nothing changes", without_a_strike_nothing_changes, false},
     {"a clean soak aborts nobody", a_clean_soak_aborts_nobody, false},

@@ -12,6 +12,7 @@ const char *const kvt_link_scope_names[KVT_LINK_SCOPE_COUNT] = {KVT_LINK_SCOPES(
 const char *const kvt_guard_names[KVT_GUARD_COUNT] = {KVT_GUARDS(X)};
 const char *const kvt_check_names[KVT_CHECK_COUNT] = {KVT_CHECKS(X)};
 const char *const kvt_bind_names[KVT_BIND_COUNT] = {KVT_BINDS(X)};
+const char *const kvt_outcome_names[KVT_OUTCOME_COUNT] = {KVT_FAULT_OUTCOMES(X)};
 const char *const kvt_tag_order_names[KVT_TAG_ORDER_COUNT] = {KVT_TAG_ORDERS(X)};
 #undef X
 #define X(name, text, armed) text,

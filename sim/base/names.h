@@ -97,6 +97,15 @@
     X(NODE_FAULT,       "node-fault",        false) \
     X(LIVENESS,         "liveness",          false) \
     X(FALSE_ALARM,      "false-alarm",       false)
+
+/* How a strike ends. Every injected one ends in exactly one way. */
+#define KVT_FAULT_OUTCOMES(X)                                                                  \
+    X(MASKED,   "masked")              /* no target, prevented, or overwritten before a read */ \
+    X(DETECTED, "detected")            /* a guard fired on it, before or after tokens leaked */ \
+    X(ESCAPED,  "escaped")             /* tokens from wrong bytes went out, nothing fired */    \
+    X(HARMLESS, "undetected_harmless") /* still there at the end, nobody was hurt */            \
+    X(HUNG,     "hung")                /* a request waits for ever */                           \
+    X(CRASHED,  "crashed")             /* requests were lost with their node */
 /* clang-format on */
 
 #define X(name, text) KVT_WEIGHTS_##name,
@@ -144,6 +153,9 @@ enum kvt_tag_order { KVT_TAG_ORDERS(X) KVT_TAG_ORDER_COUNT };
 #define X(name, text, armed) KVT_FAULT_##name,
 enum kvt_fault_kind { KVT_FAULTS(X) KVT_FAULT_COUNT };
 #undef X
+#define X(name, text) KVT_OUTCOME_##name,
+enum kvt_fault_outcome { KVT_FAULT_OUTCOMES(X) KVT_OUTCOME_COUNT };
+#undef X
 
 extern const char *const kvt_weight_dtype_names[KVT_WEIGHT_DTYPE_COUNT];
 extern const char *const kvt_kv_dtype_names[KVT_KV_DTYPE_COUNT];
@@ -158,5 +170,6 @@ extern const char *const kvt_check_names[KVT_CHECK_COUNT];
 extern const char *const kvt_bind_names[KVT_BIND_COUNT];
 extern const char *const kvt_tag_order_names[KVT_TAG_ORDER_COUNT];
 extern const char *const kvt_fault_names[KVT_FAULT_COUNT];
+extern const char *const kvt_outcome_names[KVT_OUTCOME_COUNT];
 
 #endif

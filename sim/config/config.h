@@ -196,10 +196,12 @@ struct kvt_config_faults {
         int32_t count;
         struct kvt_config_strike {
             enum kvt_fault_kind fault;
-            const char *variant;            /* NULL: the first of its class */
-            double at;                      /* s */
-            int64_t replica, request, page; /* KVT_UNSET: drawn */
-            double amount, delay;           /* < 0: the variant's own; delay in s */
+            const char *variant;                       /* NULL: the first of its class */
+            double at;                                 /* s */
+            int64_t replica, request, page;            /* KVT_UNSET: drawn */
+            double amount, delay;                      /* < 0: the variant's own; delay in s */
+            bool expected;                             /* of an incident: how it ends ... */
+            enum kvt_fault_outcome unguarded, guarded; /* ... without and with the guard */
             struct kvt_where where;
         } rows[KVT_STRIKES_MAX];
     } plan;

@@ -397,6 +397,11 @@ static const struct kvt_rule strike_rules[] = {
         .max = 1e9),
     ROW(REAL, "delay", T, delay, "how long; unset: the variant's default",
         .dimension = KVT_DIMENSION_TIME),
+    ROW(NAME, "unguarded", T, unguarded, "of an incident: how it ended; `inject` exits 1 when it "
+        "ends otherwise without a guard", .standard = "escaped", SET_OF(kvt_outcome_names),
+        .given = KVT_AT(T, expected)),
+    ROW(NAME, "guarded", T, guarded, "how it should end with the guard of the config",
+        .standard = "masked", SET_OF(kvt_outcome_names)),
     END
 };
 #undef T

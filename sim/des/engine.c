@@ -262,6 +262,10 @@ static void act(struct kvt_des *engine)
             lane->slow_permille = action.permille;
             wake(engine, action.replica);
             break;
+        case KVT_FAULT_ACK:
+            kvt_core_acknowledge(&engine->core, action.request);
+            carry_out(engine);
+            break;
         case KVT_FAULT_WAKE:
             wake(engine, action.replica);
             break;

@@ -3,16 +3,15 @@
  */
 #include "sim/fault/parts.h"
 
-/* Whether a tag differs from what its reader expects. When aliases are forced, a tag that could be
- * equal by chance is taken as equal, and the run's weight bears it (rare.h). */
+/* Whether a tag differs from what its reader expects. When aliases are forced, tags that could be
+ * equal by chance are equal, and the run's weight bears that chance, whether or not these happen to
+ * be. */
 static bool differs(struct kvt_faults *faults, const struct kvt_guards *guards,
                     struct kvt_deviation *d, const struct kvt_tag_fields *stored, bool is_free)
 {
-    uint64_t expected = kvt_tag_value(&guards->tag, &d->expected);
-    bool differs = (is_free ? KVT_TAG_FREE : kvt_tag_value(&guards->tag, stored)) != expected;
-    if (!differs || !faults->force_aliases || is_free ||
-        !kvt_tag_by_chance(&guards->tag, &d->expected, stored))
-        return differs;
+    if (!faults->force_aliases || is_free || !kvt_tag_by_chance(&guards->tag, &d->expected, stored))
+        return (is_free ? KVT_TAG_FREE : kvt_tag_value(&guards->tag, stored)) !=
+               kvt_tag_value(&guards->tag, &d->expected);
     if (!d->forced)
         kvt_force(1 / kvt_tag_values(&guards->tag), &faults->log_weight);
     d->forced = true;

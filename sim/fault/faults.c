@@ -49,6 +49,8 @@ kvt_ticks kvt_faults_next(const struct kvt_faults *faults)
         next = earlier(next, faults->landings[i].time);
     for (int32_t i = 0; i < faults->withheld_count; i++)
         next = earlier(next, faults->withheld[i].until);
+    for (int32_t i = 0; i < faults->late_ack_count; i++)
+        next = earlier(next, faults->late_acks[i].time);
     for (int32_t i = 0; i < faults->deviation_count; i++)
         if (faults->deviations[i].open)
             next = earlier(next, faults->deviations[i].heals);
@@ -60,7 +62,10 @@ static void strike(struct kvt_faults *faults, int32_t at)
     const struct kvt_strike *s = &faults->strikes[at];
     enum kvt_fault_kind kind = kvt_fault_variants[s->variant].kind;
     kvt_core_note(faults->core, KVT_DECIDE_INJECT, s->request, s->replica, s->variant);
-    if (kvt_fault_is_armed[kind])
+    int32_t sending = kind == KVT_FAULT_LATE_WRITE ? kvt_fault_in_transfer(faults, at) : KVT_NONE;
+    if (sending != KVT_NONE)
+        kvt_fault_abort_transfer(faults, at, sending);
+    else if (kvt_fault_is_armed[kind])
         faults->armed[faults->armed_count++] = at;
     else if (kind == KVT_FAULT_LEAK || kind == KVT_FAULT_LIVENESS)
         kvt_fault_withhold(faults, at);
@@ -76,6 +81,16 @@ void kvt_faults_strike(struct kvt_faults *faults)
     while (faults->next < faults->count && faults->strikes[faults->next].time <= now)
         strike(faults, faults->next++);
     kvt_fault_land_due(faults);
+    int32_t kept = 0;
+    for (int32_t i = 0; i < faults->late_ack_count; i++) {
+        const struct kvt_late_ack ack = faults->late_acks[i];
+        if (ack.time > now)
+            faults->late_acks[kept++] = ack;
+        else
+            kvt_fault_act(faults,
+                          (struct kvt_fault_action){.kind = KVT_FAULT_ACK, .request = ack.request});
+    }
+    faults->late_ack_count = kept;
     for (int32_t i = 0; i < faults->withheld_count;)
         if (faults->withheld[i].until <= now)
             kvt_fault_give_back(faults, i);
@@ -116,7 +131,9 @@ static enum kvt_fault_outcome outcome_of(const struct kvt_faults *faults, int32_
     for (int32_t i = 0; i < faults->withheld_count; i++)
         if (faults->withheld[i].strike == at)
             return KVT_OUTCOME_HARMLESS;
-    bool lasts = s->variant == KVT_STRIKE_MESSAGE_ACK || s->variant == KVT_STRIKE_NODE_SLOW ||
+    bool leased = kvt_guards_have(faults->guards[KVT_ROLE_PREFILL], KVT_GUARD_LEASE);
+    bool lasts = (s->variant == KVT_STRIKE_MESSAGE_ACK && !leased) ||
+                 s->variant == KVT_STRIKE_NODE_SLOW ||
                  s->variant == KVT_STRIKE_LIVENESS_WITHHELD; /* it cost capacity or time */
     return lasts ? KVT_OUTCOME_HARMLESS : KVT_OUTCOME_MASKED;
 }
@@ -124,7 +141,7 @@ static enum kvt_fault_outcome outcome_of(const struct kvt_faults *faults, int32_
 bool kvt_faults_are_settled(const struct kvt_faults *faults)
 {
     if (faults->next < faults->count || faults->armed_count > 0 || faults->landing_count > 0 ||
-        faults->poisoned_count > 0)
+        faults->poisoned_count > 0 || faults->late_ack_count > 0)
         return false;
     for (int32_t i = 0; i < faults->core->replica_count; i++)
         if (faults->open[i] > 0)

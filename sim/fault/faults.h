@@ -95,6 +95,7 @@ enum kvt_fault_action_kind {
     KVT_FAULT_CANCEL, /* request: a guard, or its node's end, aborts it */
     KVT_FAULT_DOWN,   /* replica runs no step until `until` */
     KVT_FAULT_SLOW,   /* replica's steps take permille / 1000 times as long until `until` */
+    KVT_FAULT_ACK,    /* request: prefill's lease on its transfer ended */
     KVT_FAULT_WAKE,   /* replica: its steps must be looked at again */
 };
 
@@ -123,6 +124,11 @@ struct kvt_withheld { /* free pages that are out of reach */
     kvt_ticks until;
 };
 
+struct kvt_late_ack { /* a lost acknowledgement that a lease makes up for */
+    int32_t strike, request;
+    kvt_ticks time;
+};
+
 #define KVT_DEVIATIONS_MAX 1024
 #define KVT_LANDINGS_MAX   64
 #define KVT_FAULT_ACTIONS  4096
@@ -147,6 +153,8 @@ struct kvt_faults {
     uint32_t *incarnation; /* [replicas] restarts */
     struct kvt_withheld withheld[KVT_LANDINGS_MAX];
     int32_t withheld_count;
+    struct kvt_late_ack late_acks[KVT_LANDINGS_MAX];
+    int32_t late_ack_count;
     int32_t bad_pages[KVT_LANDINGS_MAX][2]; /* replica, page: to be taken out of service */
     int32_t bad_page_count;
     int32_t poisoned[16][3]; /* replica, page, strike */

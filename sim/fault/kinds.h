@@ -68,22 +68,10 @@
     X(NODE_SLOW,         NODE_FAULT,       "slow",        3,   30) \
     X(LIVENESS_WITHHELD, LIVENESS,         "withheld",    0.9, 30) \
     X(ALARM,             FALSE_ALARM,      "alarm",       0,   0)
-
-/* How a strike ends. Every injected one ends in exactly one way. */
-#define KVT_FAULT_OUTCOMES(X)                                                                  \
-    X(MASKED,   "masked")              /* no target, prevented, or overwritten before a read */ \
-    X(DETECTED, "detected")            /* a guard fired on it, before or after tokens leaked */ \
-    X(ESCAPED,  "escaped")             /* tokens from wrong bytes went out, nothing fired */    \
-    X(HARMLESS, "undetected_harmless") /* still there at the end, nobody was hurt */            \
-    X(HUNG,     "hung")                /* a request waits for ever */                           \
-    X(CRASHED,  "crashed")             /* requests were lost with their node */
 /* clang-format on */
 
 #define X(name, kind, text, amount, delay) KVT_STRIKE_##name,
 enum kvt_fault_variant { KVT_FAULT_VARIANTS(X) KVT_STRIKE_COUNT };
-#undef X
-#define X(name, text) KVT_OUTCOME_##name,
-enum kvt_fault_outcome { KVT_FAULT_OUTCOMES(X) KVT_OUTCOME_COUNT };
 #undef X
 
 struct kvt_fault_variant_info {
@@ -94,11 +82,11 @@ struct kvt_fault_variant_info {
 
 extern const bool kvt_fault_is_armed[KVT_FAULT_COUNT];
 extern const struct kvt_fault_variant_info kvt_fault_variants[KVT_STRIKE_COUNT];
-extern const char *const kvt_outcome_names[KVT_OUTCOME_COUNT];
 
 /* One fault of a plan. */
 struct kvt_strike {
     kvt_ticks time;
+    int32_t row;                    /* of the plan it was written in; 0 */
     int32_t variant;                /* enum kvt_fault_variant */
     int32_t replica, request, page; /* KVT_NONE: drawn when it strikes; page: number in the pool */
     double amount;

@@ -56,6 +56,8 @@ void kvt_fault_crash(struct kvt_faults *faults, int32_t strike, int32_t replica,
 void kvt_fault_free_twice(struct kvt_faults *faults, int32_t replica, int32_t r, int32_t page);
 void kvt_fault_finished(struct kvt_faults *faults, int32_t replica, int32_t r); /* transfer.c */
 void kvt_fault_sending(struct kvt_faults *faults, int32_t r);
+void kvt_fault_abort_transfer(struct kvt_faults *faults, int32_t strike, int32_t r);
+int32_t kvt_fault_in_transfer(const struct kvt_faults *faults, int32_t strike);
 void kvt_fault_land_due(struct kvt_faults *faults);
 
 /* The page leaves service as soon as it is free; see to those that are. */

@@ -85,7 +85,6 @@ void kvt_fault_finished(struct kvt_faults *faults, int32_t id, int32_t r)
     landing_add(faults, landing, holding->last, holding->pages - 1);
 }
 
-/* F3: the client goes away while bytes are on the link; the pages go back, the rest comes later. */
 /* F2: prefill lets go of pages that are still being read by the link. */
 static void sender_frees(struct kvt_faults *faults, int32_t r)
 {
@@ -139,23 +138,16 @@ static void sender_ends(struct kvt_faults *faults, int32_t r)
     }
 }
 
-void kvt_fault_sending(struct kvt_faults *faults, int32_t r)
+/* F3: the client goes away while bytes are on the link; the pages go back, the rest comes later. */
+void kvt_fault_abort_transfer(struct kvt_faults *faults, int32_t strike, int32_t r)
 {
     struct kvt_core *core = faults->core;
     struct kvt_request *request = &core->requests[r];
     int32_t id = request->decode_replica;
-    if (id == KVT_NONE || request->away.pages == 0)
-        return;
-    sender_frees(faults, r);
-    int32_t strike = kvt_fault_take_armed(faults, KVT_STRIKE_WRITE_TRANSFER, id);
-    if (strike == KVT_NONE)
-        return;
     const struct kvt_strike *s = &faults->strikes[strike];
     faults->results[strike].activated = true;
     kvt_fault_act(faults, (struct kvt_fault_action){.kind = KVT_FAULT_CANCEL, .request = r});
-    if (defers(faults, id))
-        return;
-    struct kvt_landing *landing = new_landing(faults, strike, id, r);
+    struct kvt_landing *landing = defers(faults, id) ? NULL : new_landing(faults, strike, id, r);
     if (landing == NULL)
         return;
     request->unfenced = (int16_t)(id + 1);
@@ -165,6 +157,32 @@ void kvt_fault_sending(struct kvt_faults *faults, int32_t r)
          page = core->replicas[id].pages.next[page], index++)
         if (index >= late)
             landing_add(faults, landing, page, index);
+}
+
+void kvt_fault_sending(struct kvt_faults *faults, int32_t r)
+{
+    const struct kvt_request *request = &faults->core->requests[r];
+    if (request->decode_replica == KVT_NONE || request->away.pages == 0)
+        return;
+    sender_frees(faults, r);
+    int32_t strike =
+        kvt_fault_take_armed(faults, KVT_STRIKE_WRITE_TRANSFER, request->decode_replica);
+    if (strike != KVT_NONE)
+        kvt_fault_abort_transfer(faults, strike, r);
+}
+
+/* A request whose bytes are on the link to where the strike may hit; KVT_NONE. */
+int32_t kvt_fault_in_transfer(const struct kvt_faults *faults, int32_t strike)
+{
+    const struct kvt_strike *s = &faults->strikes[strike];
+    for (int32_t r = 0; r < faults->core->request_count; r++) {
+        const struct kvt_request *request = &faults->core->requests[r];
+        bool fits = (s->request == KVT_NONE || s->request == r) &&
+                    (s->replica == KVT_NONE || s->replica == request->decode_replica);
+        if (fits && request->state == KVT_REQUEST_SENDING && request->in_transfer)
+            return r;
+    }
+    return KVT_NONE;
 }
 
 /* Bytes of a request that is gone land in pages that may have been given to others. Only what the
@@ -276,17 +294,25 @@ static int32_t misdirect(struct kvt_faults *faults, int32_t r, int32_t id)
     return other;
 }
 
+/* F9: prefill never hears that it may let go; a lease ends by itself. */
+static int32_t acknowledgement(struct kvt_faults *faults, int32_t r, int32_t id)
+{
+    int32_t strike = kvt_fault_take_armed(faults, KVT_STRIKE_MESSAGE_ACK, id);
+    if (strike == KVT_NONE)
+        return r;
+    faults->results[strike].activated = true;
+    const struct kvt_guards *guards = kvt_fault_guards(faults, faults->core->requests[r].replica);
+    if (kvt_guards_have(guards, KVT_GUARD_LEASE) && faults->late_ack_count < KVT_LANDINGS_MAX)
+        faults->late_acks[faults->late_ack_count++] =
+            (struct kvt_late_ack){strike, r, faults->core->log.now + guards->lease};
+    return KVT_NONE;
+}
+
 int32_t kvt_faults_message(struct kvt_faults *faults, enum kvt_message message, int32_t r)
 {
     int32_t id = faults->core->requests[r].decode_replica;
-    if (message == KVT_MESSAGE_ACK) {
-        int32_t strike = faults->armed_count == 0
-                             ? KVT_NONE
-                             : kvt_fault_take_armed(faults, KVT_STRIKE_MESSAGE_ACK, id);
-        if (strike != KVT_NONE)
-            faults->results[strike].activated = true;
-        return strike == KVT_NONE ? r : KVT_NONE;
-    }
+    if (message == KVT_MESSAGE_ACK)
+        return faults->armed_count > 0 ? acknowledgement(faults, r, id) : r;
     if (faults->swapped[0] == r) { /* its own message comes now: the other one's, at last */
         int32_t other = faults->swapped[1];
         faults->swapped[0] = faults->swapped[1] = KVT_NONE;

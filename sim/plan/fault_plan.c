@@ -70,6 +70,7 @@ enum kvt_status kvt_fault_plan(const struct kvt_config *config, int32_t replicas
     for (int32_t i = 0; i < config->faults.plan.count; i++) {
         struct kvt_strike strike;
         KVT_TRY(read_row(config, &config->faults.plan.rows[i], replicas, &strike, err));
+        strike.row = i;
         int32_t at = (*count)++; /* rows of one time stay in their order */
         for (; at > 0 && strikes[at - 1].time > strike.time; at--)
             strikes[at] = strikes[at - 1];

@@ -1,0 +1,191 @@
+#!/usr/bin/env python3
+"""Write docs/fault-study.md and its figures: campaigns of `kvtwin inject`, as tables.
+
+    fault-study.py KVTWIN docs/fault-study.md
+
+Only the standard library. The same program and configs give the same bytes.
+"""
+import json
+import math
+import subprocess
+import sys
+
+CONFIG = "configs/examples/faults.yaml"
+WIDTHS = (4, 8, 16, 32)
+FAULTS = ("stale-reader", "premature-free", "late-write", "wrong-map", "double-free",
+          "partial-transfer")
+
+
+def inject(kvtwin, *sets):
+    command = [kvtwin, "inject", CONFIG, "--format", "json", "-q"]
+    for text in sets:
+        command += ["--set", text]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def guard_of(row):
+    bits = f" {row['tag_bits']}" if row["tag_bits"] else ""
+    looks = any(name in row["guard"] for name in ("tag", "digest", "canary"))
+    return f"{row['guard']}{bits}" + (f", {row['check']}" if looks else "")
+
+
+def cell(row):
+    """detected / escaped, in percent of the strikes that found a target"""
+    if row["activated"] == 0:
+        return "-"
+    detected = 100 * row["detected"] / row["activated"]
+    escaped = 100 * row["escaped"] / row["activated"]
+    return f"{detected:.0f} / {escaped:.0f}"
+
+
+def number(x):
+    return "0" if x == 0 else f"{x:.2e}" if x < 0.1 or x >= 1e5 else f"{x:.3g}"
+
+
+def matrix(rows):
+    guards, faults = [], []
+    for row in rows:
+        if guard_of(row) not in guards:
+            guards.append(guard_of(row))
+        if row["fault"] not in faults and row["fault"] != "none":
+            faults.append(row["fault"])
+    by = {(row["fault"], guard_of(row)): row for row in rows}
+    yield "| class | " + " | ".join(guards) + " |"
+    yield "|---" * (len(guards) + 1) + "|"
+    for fault in faults:
+        yield f"| {fault} | " + " | ".join(cell(by[fault, guard]) for guard in guards) + " |"
+
+
+def width_table(kvtwin):
+    kinds = "faults.kinds=[" + ", ".join(FAULTS) + "]"
+    result = {}
+    for place in ("tag-side", "tag-inband"):
+        for order in ("lifo", "fifo"):
+            for deferred in (False, True):
+                for bits in WIDTHS:
+                    guard = (f"fleet.decode.guard={{{place}: {{bits: {bits}, values: random, "
+                             f"check: before-read}}" + (", fifo: {}" if order == "fifo" else "") +
+                             (", deferred-free: {}" if deferred else "") + "}")
+                    for row in inject(kvtwin, kinds, guard, "faults.trials=200")["matrix"]:
+                        result[row["fault"], place, order, deferred, bits] = row
+    for fault in FAULTS:
+        yield f"\n**{fault}**\n"
+        yield "| tag | free list | free | " + " | ".join(f"{b} bits" for b in WIDTHS) + " |"
+        yield "|---" * (3 + len(WIDTHS)) + "|"
+        for place in ("tag-side", "tag-inband"):
+            for order in ("lifo", "fifo"):
+                for deferred in (False, True):
+                    cells = []
+                    for bits in WIDTHS:
+                        row = result[fault, place, order, deferred, bits]
+                        cells.append(f"{number(row['escapes_per_1e9'])} "
+                                     f"({number(row['ci_low'])} to {number(row['ci_high'])})")
+                    yield (f"| {place} | {order} | {'deferred' if deferred else 'at once'} | " +
+                           " | ".join(cells) + " |")
+
+
+def alone_table(kvtwin):
+    kinds = "faults.kinds=[" + ", ".join(FAULTS) + "]"
+    guards = ("none", "fifo", "deferred-free", "fifo+deferred-free")
+    rows = {}
+    for guard in guards:
+        for row in inject(kvtwin, kinds, f"fleet.decode.guard={guard}", "faults.trials=200")["matrix"]:
+            rows[row["fault"], guard] = row
+    yield "| class | " + " | ".join(guards) + " |"
+    yield "|---" * (len(guards) + 1) + "|"
+    for fault in FAULTS:
+        yield f"| {fault} | " + " | ".join(
+            f"{100 * rows[fault, guard]['escaped'] / rows[fault, guard]['injected']:.1f} %"
+            for guard in guards) + " |"
+
+
+def figure(rows, path):
+    """Escapes of each class without a guard and with each, as a heat map."""
+    guards, faults = [], []
+    for row in rows:
+        if row["fault"] == "none":
+            continue
+        guards += [] if guard_of(row) in guards else [guard_of(row)]
+        faults += [] if row["fault"] in faults else [row["fault"]]
+    by = {(row["fault"], guard_of(row)): row for row in rows}
+    left, top, size = 130, 190, 46
+    width, height = left + size * len(guards) + 20, top + 24 * len(faults) + 40
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+           'font-family="sans-serif" font-size="11">',
+           f'<rect width="{width}" height="{height}" fill="white"/>']
+    for i, guard in enumerate(guards):
+        x = left + size * i + size / 2
+        out.append(f'<text transform="translate({x + 4},{top - 8}) rotate(-50)">{guard}</text>')
+    for j, fault in enumerate(faults):
+        y = top + 24 * j
+        out.append(f'<text x="{left - 8}" y="{y + 16}" text-anchor="end">{fault}</text>')
+        for i, guard in enumerate(guards):
+            row = by[fault, guard]
+            share = row["escaped"] / row["injected"]
+            shade = 255 - int(round(200 * math.sqrt(share)))
+            out.append(f'<rect x="{left + size * i}" y="{y}" width="{size - 2}" height="22" '
+                       f'fill="rgb(255,{shade},{shade})" stroke="#ccc"/>')
+            out.append(f'<text x="{left + size * i + size / 2 - 1}" y="{y + 15}" '
+                       f'text-anchor="middle">{100 * share:.0f}</text>')
+    out.append(f'<text x="{left}" y="{height - 12}">percent of the strikes that escaped: wrong '
+               'tokens went out, nothing fired</text></svg>')
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("\n".join(out) + "\n")
+
+
+TEXT = """# Faults of KV pages: what each guard sees, and what gets past it
+
+Written by `make fault-study` from `{config}`: Llama-3.1-70B on one prefill and two decode nodes, ten
+minutes of generated load. A trial is one run with one fault of one class (`sim/fault/kinds.h`); cells
+of one row see the same strikes. What a guard can see is in `sim/fault/faults.h`; the costs of guards in
+memory and step time are in `kvtwin capacity` and `simulate`.
+
+These are conditional figures: *given* a strike. No one has published how often software faults of these
+classes happen; multiply by your own rate.
+
+## Detection
+
+Percent of the strikes that found a target: detected / escaped. The rest was prevented, overwritten
+before it was read, or cost only capacity or time. Checks are made as the column says.
+
+{matrix}
+
+![percent of the strikes that escaped](fault-study.svg)
+
+## Width of a tag, its place, order of the free list, deferral
+
+Escapes per 1e9 strikes (95 % interval), with random tags of this width. Tags that differ are taken as
+equal and each trial is weighed by that chance (forcing), so that small figures need no more trials than
+large ones. A side array holds what the allocator says of a page; a tag in band is written with the
+bytes, and travels with them.
+{widths}
+
+## What the order of the free list and deferral do alone
+
+Percent of the strikes that escaped, without any tag:
+
+{alone}
+
+Credit a tag only with what is left of the first column after these.
+
+## What page tags cannot see
+
+Whatever their width: bytes that change in a page that is rightly owned (bit flips), residue, a poisoned
+prefix, and for a tag in a side array also late writes and transfers that are not complete. A digest
+sees changed bytes and no wrong tables; a canary that chains tokens sees wrong tables and poisoned
+prefixes and no flips. Leaks, lost messages and crashes need accounting, leases and health checks.
+"""
+
+
+def main():
+    kvtwin, path = sys.argv[1:]
+    rows = inject(kvtwin)["matrix"]
+    figure(rows, path.replace(".md", ".svg"))
+    text = TEXT.format(config=CONFIG, matrix="\n".join(matrix(rows)),
+                       widths="\n".join(width_table(kvtwin)),
+                       alone="\n".join(alone_table(kvtwin)))
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+main()
