@@ -138,7 +138,7 @@ struct kvt_config_workload {
     struct kvt_config_lengths input, output;
     struct kvt_config_prefixes prefixes;
     struct kvt_config_aborts {        /* clients that go away */
-        double share, after, timeout; /* of the requests; mean s after arrival; s; < 0: none */
+        double share, after, timeout; /* of the requests; mean s after arrival; s, <= 0: none */
     } aborts;
     int64_t concurrency;            /* closed */
     double think;                   /* closed: s between a finish and the next arrival */

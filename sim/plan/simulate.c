@@ -61,11 +61,11 @@ static enum kvt_status read_load(struct kvt_simulation *simulation, struct kvt_e
 static enum kvt_status draw_patience(struct kvt_simulation *simulation, struct kvt_err *err)
 {
     const struct kvt_config_aborts *aborts = &simulation->config->workload.aborts;
-    if (aborts->share <= 0 && aborts->timeout < 0)
+    if (aborts->share <= 0 && aborts->timeout <= 0)
         return KVT_OK;
     KVT_TRY(kvt_arena_get(&simulation->costs_arena, (size_t)simulation->trace.count,
                           sizeof *simulation->patience, "deadlines", &simulation->patience, err));
-    kvt_ticks timeout = aborts->timeout < 0 ? KVT_NEVER : kvt_ticks_from_seconds(aborts->timeout);
+    kvt_ticks timeout = aborts->timeout > 0 ? kvt_ticks_from_seconds(aborts->timeout) : KVT_NEVER;
     for (int32_t r = 0; r < simulation->trace.count; r++) {
         struct kvt_stream stream;
         kvt_stream_init(&stream, simulation->config->run.seed, KVT_PURPOSE_PATIENCE, (uint64_t)r);
