@@ -137,7 +137,8 @@ struct kvt_config_workload {
     struct kvt_config_arrivals arrivals;
     struct kvt_config_lengths input, output;
     struct kvt_config_prefixes prefixes;
-    struct kvt_config_aborts {        /* clients that go away */
+    struct kvt_config_aborts { /* clients that go away */
+        bool given;
         double share, after, timeout; /* of the requests; mean s after arrival; s, <= 0: none */
     } aborts;
     int64_t concurrency;            /* closed */

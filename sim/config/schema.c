@@ -353,7 +353,8 @@ static const struct kvt_rule workload_rules[] = {
             .shorthand = "file"),
     SECTION("open", 0, open_rules, "generated arrivals at a rate", LOAD(OPEN)),
     SECTION("closed", 0, closed_rules, "a fixed number of requests in the fleet", LOAD(CLOSED)),
-    SECTION("aborts", offsetof(W, aborts), aborts_rules, "clients that go away before the end"),
+    SECTION("aborts", offsetof(W, aborts), aborts_rules, "clients that go away before the end",
+            .given = KVT_AT(W, aborts.given)),
     END
 };
 #undef W
