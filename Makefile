@@ -62,7 +62,7 @@ endif
 # One file of kernels/cpu/ is for one instruction set, which its name says; the right one is chosen when
 # the program runs.
 ISA_avx2     := -mavx2 -mfma -mf16c
-ISA_avx512   := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vbmi -mavx512bf16 -mfma \
+ISA_avx512   := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vbmi -mavx512bf16 -mavx512vnni -mfma \
                 -mprefer-vector-width=512
 ISA_amx      := $(ISA_avx512) -mamx-tile -mamx-bf16
 isa           = $(foreach i,avx2 avx512 amx,$(if $(filter %_$(i),$(1)),$(ISA_$(i))))

@@ -11,7 +11,9 @@
  * row_begin[e + 1] of a and out with the weights of e: the rows are sorted by expert beforehand, an
  * expert without rows costs nothing (its weights are not read).
  *
- * NaN and infinity of a row of a come out in that row of out and nowhere else.
+ * NaN and infinity of a row of a come out in that row of out (as either) and nowhere else.
+ * Subnormal BF16 numbers may count as zero, and numbers below 1/64 of the largest of their group of
+ * a may be rounded to 2^-14 of it.
  *
  * Sums in FP32; out is BF16. Tolerance against double precision on the dequantised weights: mean
  * |error| / mean |out| < 1e-3 before rounding to BF16, and the rounding of BF16 on top (the tests

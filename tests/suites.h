@@ -38,6 +38,7 @@
     X(reproduce)        \
     X(left_out)         \
     X(gemm_kernels)     \
+    X(int4_kernels)     \
     X(tag_check)        \
     X(elementwise)      \
     X(cli)

@@ -20,8 +20,8 @@
 #define CHAINS(rows) ((rows) == 1 ? 4 : (rows) <= 4 ? 2 : 1)
 
 /* X(rows) for each number of rows below ROWS_AT_ONCE. */
-#define ROW_COUNTS(X)                                                                              \
-    X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
+#define ROW_COUNTS_TO_7(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
+#define ROW_COUNTS(X)      ROW_COUNTS_TO_7(X) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
 
 static KVT_INLINE void sums_clear(__m512 *sum, const int rows)
 {
@@ -106,8 +106,6 @@ static KVT_INLINE __m512 int4_scales(const kvt_bf16 *scales)
     __m256i codes = _mm256_loadu_si256((const __m256i *)(const void *)scales);
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(codes), 16));
 }
-
-kvt_block_run kvt_block_int4_avx512;
 
 #endif
 #endif

@@ -57,24 +57,22 @@ size_t kvt_block_weights_bytes(const struct kvt_block_shape *shape)
     return (size_t)blocks_of(shape->n) * kvt_block_bytes(shape);
 }
 
-/* AMX computes 16 rows in the time of one: it pays from a few rows on. */
-static kvt_block_run *choose_run(const struct kvt_block_shape *shape, int32_t rows,
-                                 int32_t *panel_rows)
+/* AMX computes 16 rows in the time of one; from how many rows on it was the fastest on a Xeon of
+ * the fifth generation. */
+static void choose_run(const struct kvt_block_shape *shape, int32_t rows, struct kvt_block_job *job)
 {
-    static const int32_t amx_rows_least[KVT_BLOCK_FORMATS] = {5, 3, 3};
+    static const int32_t amx_rows_least[KVT_BLOCK_FORMATS] = {5, 1, 12};
     enum kvt_isa isa = kvt_isa();
-    int32_t rows_16 = rows <= 16 ? 16 : rows <= 32 ? 32 : 64;
-    *panel_rows = rows;
-    if (isa == KVT_ISA_AMX && rows >= amx_rows_least[shape->format] &&
-        (int64_t)rows_16 * steps_of(shape->k) * KVT_STEP_K <= KVT_PANEL_ELEMENTS) {
-        *panel_rows = rows_16;
-        return kvt_block_runs_amx[shape->format];
-    }
-    if (isa >= KVT_ISA_AVX512)
-        return kvt_block_runs_avx512[shape->format];
-    if (isa == KVT_ISA_AVX2)
-        return kvt_block_runs_avx2[shape->format];
-    return kvt_block_runs_portable[shape->format];
+    if (isa == KVT_ISA_AMX && rows >= amx_rows_least[shape->format])
+        job->run = kvt_block_runs_amx[shape->format];
+    else if (isa >= KVT_ISA_AVX512)
+        job->run = kvt_block_runs_avx512[shape->format];
+    else if (isa == KVT_ISA_AVX2)
+        job->run = kvt_block_runs_avx2[shape->format];
+    else
+        job->run = kvt_block_runs_portable[shape->format];
+    if (job->run == kvt_block_int4_avx512)
+        job->pack = kvt_block_pack_int8;
 }
 
 void kvt_block_batch_begin(struct kvt_block_batch *batch, const struct kvt_block_shape *shape)
@@ -86,18 +84,21 @@ void kvt_block_batch_begin(struct kvt_block_batch *batch, const struct kvt_block
 }
 
 /* Row number `row` of a job into its panel: step by step, zeros behind k. */
-static void pack_row(const struct kvt_block_job *job, int32_t row, int32_t k)
+static void pack_row(const struct kvt_block_job *job, int32_t row, int32_t k, int32_t group)
 {
     const kvt_bf16 *from = job->a + (int64_t)row * k;
+    if (job->pack != NULL) {
+        job->pack(from, steps_of(k), group, row, job->rows, job->panel);
+        return;
+    }
     for (int32_t step = 0; step < steps_of(k); step++) {
-        kvt_bf16 *to = job->panel + ((int64_t)step * job->panel_rows + row) * KVT_STEP_K;
-        int32_t valid = row < job->rows ? k - step * KVT_STEP_K : 0;
+        kvt_bf16 *to = job->panel + ((int64_t)step * job->rows + row) * KVT_STEP_K;
+        int32_t valid = k - step * KVT_STEP_K;
         if (valid >= KVT_STEP_K) {
             memcpy(to, from + step * KVT_STEP_K, KVT_STEP_K * sizeof *to);
         } else {
             memset(to, 0, KVT_STEP_K * sizeof *to);
-            if (valid > 0)
-                memcpy(to, from + step * KVT_STEP_K, (size_t)valid * sizeof *to);
+            memcpy(to, from + step * KVT_STEP_K, (size_t)valid * sizeof *to);
         }
     }
 }
@@ -131,7 +132,7 @@ static void run_blocks(const struct kvt_block_batch *batch, int32_t begin, int32
             if (batch->shape.format == KVT_BLOCK_INT4)
                 block.scales = (const kvt_bf16 *)(const void *)(at + codes);
             job->run(&block, job->panel != NULL ? job->panel : job->a, steps_of(batch->shape.k),
-                     job->panel_rows, sums);
+                     job->rows, sums);
             store_sums(batch, job, b * KVT_BLOCK_OUTPUTS, sums);
         }
     }
@@ -151,8 +152,8 @@ static void flush(struct kvt_block_batch *batch)
 #pragma omp for collapse(2) schedule(static)
         for (int32_t j = 0; j < batch->job_count; j++)
             for (int32_t row = 0; row < KVT_JOB_ROWS; row++)
-                if (batch->jobs[j].panel != NULL && row < batch->jobs[j].panel_rows)
-                    pack_row(&batch->jobs[j], row, k);
+                if (batch->jobs[j].panel != NULL && row < batch->jobs[j].rows)
+                    pack_row(&batch->jobs[j], row, k, batch->shape.group);
 #pragma omp for schedule(dynamic, 1)
         for (int32_t begin = 0; begin < blocks; begin += chunk)
             run_blocks(batch, begin, begin + chunk < blocks ? begin + chunk : blocks);
@@ -161,12 +162,14 @@ static void flush(struct kvt_block_batch *batch)
     batch->panel_used = 0;
 }
 
-/* How many of rows one job can take: what a panel holds, at most 64. */
-static int32_t rows_of_job(int32_t rows, int32_t k)
+/* Elements of a row in its panel: 0 for one that can stay where it is. */
+static int64_t row_elements(const struct kvt_block_shape *shape, const struct kvt_block_job *job,
+                            int32_t rows)
 {
-    int64_t most = KVT_PANEL_ELEMENTS / ((int64_t)steps_of(k) * KVT_STEP_K);
-    most = most > KVT_JOB_ROWS ? KVT_JOB_ROWS : most;
-    return rows < most ? rows : (int32_t)most;
+    int64_t steps = steps_of(shape->k);
+    if (job->pack != NULL)
+        return steps * KVT_STEP_K + shape->k / shape->group * KVT_TAIL_ELEMENTS;
+    return rows == 1 && shape->k % KVT_STEP_K == 0 ? 0 : steps * KVT_STEP_K;
 }
 
 void kvt_block_batch_add(struct kvt_block_batch *batch, const uint8_t *w, const kvt_bf16 *a,
@@ -174,16 +177,18 @@ void kvt_block_batch_add(struct kvt_block_batch *batch, const uint8_t *w, const 
 {
     int32_t k = batch->shape.k, n = batch->shape.n;
     while (rows > 0) {
-        struct kvt_block_job job = {.w = w, .a = a, .out = out, .rows = rows_of_job(rows, k)};
-        job.run = choose_run(&batch->shape, job.rows, &job.panel_rows);
-        int64_t elements = (int64_t)job.panel_rows * steps_of(k) * KVT_STEP_K;
-        if (job.panel_rows == 1 && k % KVT_STEP_K == 0)
-            elements = 0;
+        struct kvt_block_job job = {.w = w, .a = a, .out = out};
+        choose_run(&batch->shape, rows, &job);
+        int64_t of_row = row_elements(&batch->shape, &job, rows);
+        int64_t most = of_row == 0 ? 1 : KVT_PANEL_ELEMENTS / of_row;
+        most = most > KVT_JOB_ROWS ? KVT_JOB_ROWS : most;
+        job.rows = rows < most ? rows : (int32_t)most;
+        int64_t elements = of_row * job.rows;
         if (batch->job_count == KVT_JOB_ROWS || batch->panel_used + elements > KVT_PANEL_ELEMENTS)
             flush(batch);
         if (elements > 0)
             job.panel = panels[batch->panel_slot] + batch->panel_used;
-        batch->panel_used += elements;
+        batch->panel_used += (elements + 31) / 32 * 32;
         batch->jobs[batch->job_count++] = job;
         a += (int64_t)job.rows * k;
         out += (int64_t)job.rows * n;

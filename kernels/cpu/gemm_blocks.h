@@ -30,10 +30,13 @@
 #include "kernels/cpu/isa.h"
 #include "kernels/formats.h"
 
-#define KVT_BLOCK_OUTPUTS  16
-#define KVT_STEP_K         32
-#define KVT_JOB_ROWS       64
-#define KVT_PANEL_ELEMENTS (1 << 20) /* of all jobs of a call; so k is 2^20 at most */
+#define KVT_BLOCK_OUTPUTS 16
+#define KVT_STEP_K        32
+#define KVT_JOB_ROWS      64
+#define KVT_K_MOST        (1 << 20)
+#define KVT_PANEL_ELEMENTS                                                                         \
+    (KVT_K_MOST + KVT_K_MOST / 8) /* of all jobs of a call: a row or more                          \
+                                   */
 
 enum kvt_block_format { KVT_BLOCK_BF16, KVT_BLOCK_FP8, KVT_BLOCK_INT4, KVT_BLOCK_FORMATS };
 
@@ -44,7 +47,7 @@ struct kvt_block {
 };
 
 /* sums [rows][16] = panel * transpose(block), scales of INT4 included, those of FP8 not. rows 1 to
- * 64; for AMX 16, 32 or 64. sums is aligned to 64. */
+ * 64. sums is aligned to 64. */
 typedef void kvt_block_run(const struct kvt_block *block, const kvt_bf16 *panel, int32_t steps,
                            int32_t rows, float *sums);
 
@@ -52,6 +55,15 @@ extern kvt_block_run *const kvt_block_runs_portable[KVT_BLOCK_FORMATS];
 extern kvt_block_run *const kvt_block_runs_avx2[KVT_BLOCK_FORMATS];
 extern kvt_block_run *const kvt_block_runs_avx512[KVT_BLOCK_FORMATS];
 extern kvt_block_run *const kvt_block_runs_amx[KVT_BLOCK_FORMATS];
+
+/* AVX-512 multiplies INT4 by integers (int4_avx512.c): its panels are of bytes, packed row by row,
+ * and have KVT_TAIL_ELEMENTS more elements for each row and group. */
+#define KVT_TAIL_ELEMENTS 4
+typedef void kvt_block_pack(const kvt_bf16 *from, int32_t steps, int32_t group, int32_t row,
+                            int32_t rows, kvt_bf16 *panel);
+
+kvt_block_run kvt_block_int4_avx512;
+kvt_block_pack kvt_block_pack_int8;
 
 /* What all jobs of a call have in common. */
 struct kvt_block_shape {
@@ -70,8 +82,9 @@ struct kvt_block_job {
     const kvt_bf16 *a;
     kvt_bf16 *out;
     kvt_bf16 *panel; /* NULL: a is a panel as it lies */
-    int32_t rows, panel_rows;
+    int32_t rows;
     kvt_block_run *run;
+    kvt_block_pack *pack; /* NULL: BF16 as it is */
 };
 
 struct kvt_block_batch {

@@ -37,7 +37,8 @@ static enum kvt_isa best(void)
         return KVT_ISA_PORTABLE;
     if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
         !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl") ||
-        !__builtin_cpu_supports("avx512vbmi") || !__builtin_cpu_supports("avx512bf16"))
+        !__builtin_cpu_supports("avx512vbmi") || !__builtin_cpu_supports("avx512vnni") ||
+        !__builtin_cpu_supports("avx512bf16"))
         return KVT_ISA_AVX2;
     return tiles_are_granted() ? KVT_ISA_AMX : KVT_ISA_AVX512;
 }

@@ -3,7 +3,7 @@
  *
  *   portable   plain C, any processor
  *   avx2       AVX2, FMA, F16C
- *   avx512     AVX-512 F, BW, DQ, VL, VBMI and BF16
+ *   avx512     AVX-512 F, BW, DQ, VL, VBMI, VNNI and BF16
  *   amx        that, and AMX tiles with BF16; Linux must grant them to the process
  *
  * Each level includes those before it; a kernel without a version for a level uses the next lower.
