@@ -105,10 +105,31 @@ static void hundreds_of_requests_wait_for_the_front_end(void)
     kvt_calibration_release(&calibration);
 }
 
+/* A prompt shorter than twice the window has fewer pairs than tokens times window. */
+static void a_window_counts_the_pairs_that_there_are(void)
+{
+    struct kvt_calibration calibration = shipped("h200-sglang");
+    struct kvt_model model = model_of("gpt-oss-120b"); /* window 128 */
+    struct kvt_step_shape shape = tensor_parallel(1, KVT_KV_BF16);
+    static const double rows[][2] = {
+        {16, 16 * 17 / 2.0}, {200, 200 * 201 / 2.0}, {4096, 4096 * 128.0}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        double m = rows[i][0];
+        struct kvt_step_work work = {
+            .prompt_tokens = m, .pairs = m * (m + 1) / 2, .prompt_ends = 1};
+        kvt_step_list(&step, &model, &shape, &calibration, &work, KVT_STEP_WHOLE);
+        for (int32_t k = 0; k < step.count; k++)
+            if (strcmp(step.kernels[k].name, "gqa prefill, window") == 0)
+                CHECK_CLOSE(step.kernels[k].flops, rows[i][1] * 2 * 64 * 128, 1e-12, "pairs");
+    }
+    kvt_calibration_release(&calibration);
+}
+
 const struct check_test check_host[] = {
     {"prompts wait for the launches of their layers", prompts_wait_for_the_launches_of_their_layers,
      false},
     {"hundreds of requests wait for the front end", hundreds_of_requests_wait_for_the_front_end,
      false},
+    {"a window counts the pairs that there are", a_window_counts_the_pairs_that_there_are, false},
     {NULL, NULL, false},
 };

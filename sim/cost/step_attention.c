@@ -72,8 +72,8 @@ static void add_prefill(struct kvt_builder *b, const char *name, enum kvt_family
     work.dim[KVT_DIM_M] = b->prompt_rows;
     work.batch = 1.0; /* the length that a surface asks for: twice the keys that a token sees */
     work.context = b->prompt_rows > 0.0 ? 2.0 * pairs / b->prompt_rows : 0.0;
-    if (window > 0.0) /* beyond its window a token sees no more */
-        work.flops = pair_flops * b->prompt_rows * window;
+    if (window > 0.0) /* beyond its window a token sees no more, and no more than there is */
+        work.flops = pair_flops * fmin(pairs, b->prompt_rows * window);
     if (b->prompt_rows > 0.0)
         kvt_builder_add(b, name, family, &work, b->layers, window <= 0.0);
 }
