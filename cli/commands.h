@@ -5,6 +5,7 @@
     X(capacity)         \
     X(simulate)         \
     X(calibrate)        \
+    X(validate)         \
     X(reproduce)        \
     X(inject)           \
     X(diff)             \

@@ -41,5 +41,6 @@
     X(int4_kernels)     \
     X(tag_check)        \
     X(elementwise)      \
+    X(runtime)          \
     X(cli)
 /* clang-format on */

@@ -187,14 +187,14 @@ static void a_window_stops_growing(void)
     CHECK_I64(kvt_model_window(&model), 128, "window");
 }
 
-static void scaled_fp8_is_a_layout_of_mla(void)
+static void scaled_fp8_of_gqa_has_a_scale_per_head(void)
 {
     struct kvt_model model = load("llama-3.1-8b");
     struct kvt_kv_want want = {.dtype = KVT_KV_FP8_SCALED, .layout = one};
     struct kvt_kv_slot out;
     struct kvt_err err = {0};
-    CHECK_FAILS(kvt_kv_slot(&model, &want, &out, &err), err, KVT_ECONFIG);
-    CHECK_HOLDS(err.text, "fp8-scaled", "names the dtype");
+    CHECK_OK(kvt_kv_slot(&model, &want, &out, &err), err);
+    CHECK_I64(out.stored_bytes, 32 * 2 * 8 * (128 + 4), "bytes of a token");
 }
 
 static void a_name_means_one_shape_however_it_is_written(void)
@@ -396,7 +396,8 @@ const struct check_test check_model[] = {
     {"a matrix takes its weights and scales", a_matrix_takes_its_weights_and_scales, false},
     {"bytes per token are those of real servers", bytes_per_token_are_those_of_real_servers, false},
     {"a window stops growing", a_window_stops_growing, false},
-    {"scaled fp8 is a layout of MLA", scaled_fp8_is_a_layout_of_mla, false},
+    {"scaled fp8 of grouped-query attention has a scale per head",
+     scaled_fp8_of_gqa_has_a_scale_per_head, false},
     {"a name means one shape however it is written", a_name_means_one_shape_however_it_is_written,
      false},
     {"a name of another shape is not taken for ours", a_name_of_another_shape_is_not_taken_for_ours,

@@ -26,7 +26,7 @@
     X(BF16,       "bf16")             \
     X(FP8,        "fp8")              \
     X(FP8_PLAIN,  "fp8-plain")        /* 1 byte a value, scales outside the pages */ \
-    X(FP8_SCALED, "fp8-scaled")       /* MLA: 656 bytes a token and layer */ \
+    X(FP8_SCALED, "fp8-scaled")       /* MLA: 656 bytes a token and layer; GQA: + scales */ \
     X(NVFP4,      "nvfp4")            /* 1/2 byte a value + one scale byte per 16 */
 
 #define KVT_ENGINES(X) X(SGLANG, "sglang") X(VLLM, "vllm")

@@ -24,6 +24,9 @@ enum kvt_purpose { /* values are part of the results: append, never renumber */
                    KVT_PURPOSE_TAG = 7,
                    KVT_PURPOSE_TEST = 8,
                    KVT_PURPOSE_PATIENCE = 9,
+                   KVT_PURPOSE_WEIGHT = 10,
+                   KVT_PURPOSE_TEXT = 11,
+                   KVT_PURPOSE_BOOTSTRAP = 12,
 };
 
 struct kvt_stream {

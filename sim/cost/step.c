@@ -214,9 +214,9 @@ static void list_elementwise(struct kvt_builder *b, const struct kvt_layer_group
 {
     double inter = group->mlp.experts > 0 ? (double)group->mlp.shared_inter / b->shape->layout.tp
                                           : (double)group->mlp.inter / b->shape->layout.tp;
-    struct kvt_work work = {.bytes =
-                                2.0 * b->prompt_rows * (12.0 * b->model->hidden + 3.0 * inter)};
-    if (b->prompt_rows > 0.0)
+    double rows = b->prompt_rows + (b->shape->own ? b->decode_rows : 0.0);
+    struct kvt_work work = {.bytes = 2.0 * rows * (12.0 * b->model->hidden + 3.0 * inter)};
+    if (rows > 0.0)
         kvt_builder_add(b, "elementwise", KVT_FAMILY_ELEMENTWISE, &work, b->layers, false);
 }
 

@@ -51,6 +51,8 @@ struct kvt_step_shape {
     int32_t draft_tokens;    /* speculative decoding: tokens drafted a step; 0 */
     int32_t tag_page_tokens; /* page tags are checked each step, a page has this many tokens; 0 */
     double skew;             /* 1 routes uniformly; < 0: what the calibration says */
+    bool own; /* as kvtwin's own runtime runs it: MLA absorbed for prompts too, over the pages, and
+               * elementwise kernels of decode steps listed as well */
 };
 
 /* What a step holds, over the whole replica. */

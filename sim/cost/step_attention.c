@@ -38,6 +38,8 @@ static struct kvt_work decode_work(const struct kvt_builder *b, const struct kvt
         work.dim[KVT_DIM_KV_HEADS] = kv_heads;
         work.dim[KVT_DIM_HEAD_DIM] = a->head_dim;
         work.token_bytes = kv_heads * (a->head_dim + a->v_dim) * kv_bytes(b->shape->kv);
+        if (b->shape->kv == KVT_KV_FP8_SCALED)
+            work.token_bytes += kv_heads * 8.0; /* a scale of k and one of v */
         work.token_flops = 2.0 * heads * per_request * (a->head_dim + a->v_dim);
     }
     if (a->window > 0)
@@ -78,12 +80,10 @@ static void add_prefill(struct kvt_builder *b, const char *name, enum kvt_family
         kvt_builder_add(b, name, family, &work, b->layers, window <= 0.0);
 }
 
-static void list_mla_decode(struct kvt_builder *b, const struct kvt_attention *a)
+/* Absorbed q and v of m tokens. */
+static void add_absorbed(struct kvt_builder *b, const struct kvt_attention *a, double m)
 {
-    double h = (double)a->heads / b->attention_ranks, dcp = b->shape->layout.dcp;
-    bool bf16 = b->shape->kv == KVT_KV_BF16;
-    struct kvt_work work = decode_work(b, a, h * dcp);
-    double m = b->decode_rows;
+    double h = (double)a->heads / b->attention_ranks;
     struct kvt_work bmm = {.bytes = 2.0 * h * a->nope * a->kv_lora +
                                     2.0 * h * m * (a->nope + a->kv_lora),
                            .flops = 2.0 * h * m * a->nope * a->kv_lora};
@@ -93,9 +93,28 @@ static void list_mla_decode(struct kvt_builder *b, const struct kvt_attention *a
     bmm.bytes = 2.0 * h * a->v_dim * a->kv_lora + 2.0 * h * m * (a->v_dim + a->kv_lora);
     bmm.flops = 2.0 * h * m * a->v_dim * a->kv_lora;
     kvt_builder_add(b, "absorbed v", KVT_FAMILY_MLA_BMM, &bmm, b->layers, false);
+}
+
+static void list_mla_decode(struct kvt_builder *b, const struct kvt_attention *a)
+{
+    double h = (double)a->heads / b->attention_ranks, dcp = b->shape->layout.dcp;
+    bool bf16 = b->shape->kv == KVT_KV_BF16;
+    struct kvt_work work = decode_work(b, a, h * dcp);
+    add_absorbed(b, a, b->decode_rows + (b->shape->own ? b->prompt_rows : 0.0));
     add_dcp(b, h * dcp, a->kv_lora + a->rope, a->kv_lora);
     kvt_builder_add(b, "mla decode", bf16 ? KVT_FAMILY_MLA_DECODE_BF16 : KVT_FAMILY_MLA_DECODE_FP8,
                     &work, b->layers, true);
+}
+
+/* Prompts over the latent itself: every token attends with all heads to the pages. */
+static void list_mla_own_prefill(struct kvt_builder *b, const struct kvt_attention *a)
+{
+    double h = (double)a->heads / b->attention_ranks, latent = a->kv_lora + a->rope;
+    if (b->batch <= 0.0 && b->prompt_rows > 0.0)
+        add_absorbed(b, a, b->prompt_rows);
+    add_prefill(b, "mla prefill, absorbed", KVT_FAMILY_MLA_PREFILL, a,
+                2.0 * b->prompt_rows * h * (latent + a->kv_lora), 2.0 * h * (latent + a->kv_lora),
+                0.0);
 }
 
 /* The module holds its projections: only what decode shares with nothing else is left out. */
@@ -140,6 +159,8 @@ static void list_mla(struct kvt_builder *b, const struct kvt_attention *a)
                     bf16 ? KVT_FAMILY_SPARSE_PREFILL_BF16 : KVT_FAMILY_SPARSE_PREFILL_FP8, a,
                     b->prompt_rows * a->index_topk * mla_token_bytes(a, b->shape->kv),
                     2.0 * h * (latent + a->kv_lora), a->index_topk);
+    } else if (b->shape->own) {
+        list_mla_own_prefill(b, a);
     } else {
         kvt_builder_gemm(b, "kv_b", KVT_MATRIX_KV_B, b->prompt_rows, h * (a->nope + a->v_dim),
                          a->kv_lora);

@@ -44,6 +44,7 @@ enum kvt_status kvt_des_init(struct kvt_des *engine, struct kvt_arena *arena,
                              const struct kvt_des_spec *spec, struct kvt_err *err)
 {
     *engine = (struct kvt_des){.spec = *spec};
+    engine->spec.exact = spec->exact || spec->tap != NULL;
     KVT_TRY(kvt_core_init(&engine->core, arena, &spec->core, err));
     int32_t replicas = engine->core.replica_count, rows = spec->core.request_count;
     KVT_TRY(kvt_arena_get(arena, (size_t)replicas, sizeof *engine->lanes, "lanes", &engine->lanes,
@@ -84,8 +85,12 @@ static kvt_ticks run_time(const struct kvt_costs *costs, const struct kvt_run *r
                                 steps);
 }
 
-static kvt_ticks step_time(const struct kvt_costs *costs, const struct kvt_step *step)
+static kvt_ticks step_time(const struct kvt_des *engine, int32_t replica,
+                           const struct kvt_step *step)
 {
+    const struct kvt_des_tap *tap = engine->spec.tap;
+    if (tap != NULL && tap->run != NULL)
+        return tap->run(tap->context, replica, step);
     struct kvt_step_load load = {
         .decodes = step->decodes,
         .context = step->context,
@@ -95,7 +100,14 @@ static kvt_ticks step_time(const struct kvt_costs *costs, const struct kvt_step 
         .prompt_ends = step->prompt_ends,
         .copied_tokens = step->copied_tokens,
     };
-    return kvt_costs_step(costs, &load);
+    return kvt_costs_step(costs_of(engine, replica), &load);
+}
+
+static bool plan(struct kvt_des *engine, int32_t replica)
+{
+    bool planned = kvt_core_plan(&engine->core, replica) != NULL;
+    kvt_des_tell(engine, planned ? KVT_CALL_PLAN : KVT_CALL_IDLE, replica);
+    return planned;
 }
 
 static void wake(struct kvt_des *engine, int32_t replica)
@@ -236,6 +248,7 @@ static void cancel(struct kvt_des *engine, int32_t r)
     if (request->state == KVT_REQUEST_RUNNING)
         settle(engine,
                request->decode_replica != KVT_NONE ? request->decode_replica : request->replica);
+    kvt_des_tell(engine, KVT_CALL_CANCEL, r);
     kvt_core_cancel(&engine->core, r);
     carry_out(engine);
     observe_waiting(engine, request->replica);
@@ -293,6 +306,7 @@ static void arrival(struct kvt_des *engine)
     schedule_arrival(engine);
     if (engine->spec.patience != NULL)
         set_deadline(engine, r, kvt_ticks_later(engine->now, engine->spec.patience[r]));
+    kvt_des_tell(engine, KVT_CALL_ARRIVE, r);
     kvt_core_arrive(&engine->core, r);
     carry_out(engine);
     const struct kvt_request *request = &engine->core.requests[r];
@@ -311,18 +325,19 @@ static void start_step(struct kvt_des *engine, int32_t replica)
         kvt_timeline_set(&engine->timeline, slot, lane->down_until);
         return;
     }
-    bool runs = state->in_flight > 0 || kvt_core_plan(core, replica) != NULL;
+    bool runs = state->in_flight > 0 || plan(engine, replica);
     if (!runs) {
         kvt_timeline_set(&engine->timeline, slot, KVT_NEVER);
         return;
     }
     if (state->spec.overlap)
-        kvt_core_plan(core, replica);
+        plan(engine, replica);
     if (engine->faults != NULL) {
         kvt_faults_step_starts(engine->faults, replica);
         act(engine);
     }
     lane->running = true;
+    kvt_des_tell(engine, KVT_CALL_START, replica);
     const struct kvt_step *step = &state->steps[state->oldest];
     const struct kvt_costs *costs = costs_of(engine, replica);
     int64_t steps =
@@ -333,7 +348,8 @@ static void start_step(struct kvt_des *engine, int32_t replica)
                                  .growing = step->growing,
                                  .context = step->context,
                                  .windowed = step->windowed};
-    kvt_ticks time = steps > 1 ? run_time(costs, &lane->run, steps) : step_time(costs, step);
+    kvt_ticks time =
+        steps > 1 ? run_time(costs, &lane->run, steps) : step_time(engine, replica, step);
     if (time >= KVT_NEVER - engine->now && steps > 1) { /* as many as time has room for */
         int64_t over = kvt_costs_steps_until(costs, step->decodes, step->context, step->windowed,
                                              step->growing, steps, KVT_NEVER - engine->now);
@@ -373,6 +389,7 @@ static void step_end(struct kvt_des *engine, int32_t replica)
         lane->busy += lane->end - run->start;
         lane->steps += run->steps;
         lane->running = false;
+        kvt_des_tell(engine, KVT_CALL_COMMIT, replica);
         kvt_core_commit(core, replica, run->steps);
         /* Its own wakes say nothing new: its slot still shows the present time. */
         carry_out(engine);
@@ -414,6 +431,7 @@ static void happen(struct kvt_des *engine, int32_t slot)
         kvt_timeline_set(&engine->timeline, SLOT_DELIVERY, kvt_delay_next(&engine->deliveries));
         if (r == KVT_NONE)
             break;
+        kvt_des_tell(engine, KVT_CALL_DELIVER, r);
         kvt_core_transfer_done(&engine->core, r);
         observe_waiting(engine, engine->core.requests[r].decode_replica);
         break;
@@ -421,8 +439,10 @@ static void happen(struct kvt_des *engine, int32_t slot)
         r = reaches(engine, KVT_MESSAGE_ACK, kvt_delay_take(&engine->acknowledgements));
         kvt_timeline_set(&engine->timeline, SLOT_ACKNOWLEDGEMENT,
                          kvt_delay_next(&engine->acknowledgements));
-        if (r != KVT_NONE)
-            kvt_core_acknowledge(&engine->core, r);
+        if (r == KVT_NONE)
+            break;
+        kvt_des_tell(engine, KVT_CALL_ACK, r);
+        kvt_core_acknowledge(&engine->core, r);
         break;
     }
     carry_out(engine);

@@ -14,6 +14,9 @@
  * the first step end that could see it. With `exact` every step is an event of its own; times,
  * digest and histograms are the same to the last bit.
  *
+ * A tap turns it into the driver of real engines (runtime/engine.h): it hears of every call that is
+ * made to the core, in order, and may run each step itself; the step then takes what the tap says.
+ *
  * INITIALIZE, STEP, DONE: the caller owns the loop (progress, SIGINT). Nothing allocates after
  * init.
  */
@@ -38,6 +41,32 @@ struct kvt_link_spec {
     int64_t bytes_per_token; /* over all ranks of the decode replica that get a copy */
 };
 
+/* Calls to the core, as a tap hears of them. PLAN after the call and only when it gave a step, the
+ * others before it. */
+/* clang-format off */
+#define KVT_CALLS(X)                                                      \
+    X(ARRIVE,   "arrive")   /* id: request */                              \
+    X(PLAN,     "plan")     /* id: replica */                              \
+    X(IDLE,     "idle")     /* id: replica; a plan that found nothing */   \
+    X(START,    "start")    /* id: replica; its oldest step begins */      \
+    X(COMMIT,   "commit")   /* id: replica */                              \
+    X(TRANSFER, "transfer") /* id: request; its first bytes leave early */ \
+    X(DELIVER,  "deliver")  /* id: request */                              \
+    X(ACK,      "ack")      /* id: request */                              \
+    X(CANCEL,   "cancel")   /* id: request */
+/* clang-format on */
+#define X(name, text) KVT_CALL_##name,
+enum kvt_call { KVT_CALLS(X) KVT_CALL_COUNT };
+#undef X
+
+struct kvt_des_tap {
+    void *context;
+    void (*tell)(void *context, enum kvt_call call, int32_t id, kvt_ticks now);
+    /* Run the oldest planned step of a replica and say what it took (at least a tick); NULL: the
+     * costs say. */
+    kvt_ticks (*run)(void *context, int32_t replica, const struct kvt_step *step);
+};
+
 struct kvt_des_spec {
     struct kvt_core_spec core;
     const struct kvt_costs *costs[KVT_ROLE_COUNT]; /* with overlap or host time already in them */
@@ -52,6 +81,7 @@ struct kvt_des_spec {
     kvt_ticks warmup;
     int32_t series_points;
     bool exact;
+    const struct kvt_des_tap *tap; /* borrowed; NULL: none. With one, steps run one by one */
 };
 
 struct kvt_lane { /* one replica in time */

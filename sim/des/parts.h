@@ -33,6 +33,13 @@ static inline kvt_ticks kvt_ticks_later(kvt_ticks now, kvt_ticks duration)
     return duration < KVT_NEVER - now ? now + duration : KVT_NEVER;
 }
 
+static inline void kvt_des_tell(const struct kvt_des *engine, enum kvt_call call, int32_t id)
+{
+    const struct kvt_des_tap *tap = engine->spec.tap;
+    if (tap != NULL && tap->tell != NULL)
+        tap->tell(tap->context, call, id, engine->now);
+}
+
 /* ---- transfers.c ---- */
 
 enum kvt_status kvt_des_link_init(struct kvt_des *engine, struct kvt_arena *arena,

@@ -64,6 +64,7 @@ void kvt_des_first_layer(struct kvt_des *engine, int32_t replica)
         int64_t bytes = tokens * engine->spec.link.bytes_per_token / layers * (layers - 1);
         if (bytes == 0)
             continue;
+        kvt_des_tell(engine, KVT_CALL_TRANSFER, r);
         kvt_core_transfer_begin(core, r);
         link_add(engine, r, bytes, false);
         engine->ahead_bytes[r] = bytes;

@@ -58,7 +58,8 @@ static int64_t cache_bytes(const struct kvt_attention *a, const struct kvt_layou
 {
     int32_t ranks = kvt_layout_attention_tp(layout);
     int64_t heads = ranks >= a->kv_heads ? 1 : ceil_div(a->kv_heads, ranks);
-    return heads * (values_bytes(a->head_dim, dtype) + values_bytes(a->v_dim, dtype));
+    int64_t scales = dtype == KVT_KV_FP8_SCALED ? 2 * FP32_BYTES : 0; /* of a head's k and v */
+    return heads * (values_bytes(a->head_dim, dtype) + values_bytes(a->v_dim, dtype) + scales);
 }
 
 int64_t kvt_kv_layer_bytes(const struct kvt_attention *a, const struct kvt_kv_want *want)
@@ -113,11 +114,6 @@ enum kvt_status kvt_kv_slot(const struct kvt_model *model, const struct kvt_kv_w
     *slot = (struct kvt_kv_slot){0};
     for (int32_t g = 0; g < model->group_count; g++) {
         const struct kvt_attention *a = &model->groups[g].attention;
-        if (want->dtype == KVT_KV_FP8_SCALED && a->kind == KVT_ATTENTION_GQA)
-            return kvt_err_set(err, KVT_ECONFIG,
-                               "model %s: fp8-scaled is a layout of MLA; want bf16, fp8 or nvfp4 "
-                               "for grouped-query attention",
-                               model->name);
         slot_add(slot, a, want, model->groups[g].count);
     }
     slot->stored_bytes = stage_bytes(model, want, slot->stored_bytes);

@@ -4,6 +4,7 @@
  * A slot is what one GPU keeps of one token over its layers:
  *
  *   GQA         2 caches x max(1, kv_heads / attention ranks) x dim x bytes per value
+ *   GQA fp8     scaled: an fp32 scale per head of k and of v besides; plain: none (SGLang, vLLM)
  *   MLA         one latent of kv_lora + rope values, the same on every rank: 576 values
  *   MLA fp8     plain: 1 byte a value; scaled: kv_lora bytes + one fp32 scale per 128 + bf16 rope
  *   indexer     index_dim fp8 + one fp32 scale per 128: 132 bytes a layer, never quantised further

@@ -103,6 +103,7 @@ static struct kvt_des_spec spec_of(const struct kvt_simulation *simulation,
         .warmup = kvt_ticks_from_seconds(config->run.warmup),
         .series_points = (int32_t)config->run.series_points,
         .exact = options->exact,
+        .tap = options->tap,
     };
     if (config->workload.kind == KVT_WORKLOAD_CLOSED) {
         spec.concurrency = config->workload.concurrency;

@@ -25,6 +25,7 @@ struct kvt_simulate_options {
     int32_t strike_count;
     struct kvt_trace *trace; /* the requests, instead of the workload's; taken over. NULL: none */
     FILE *talk;              /* warnings of the cost model; NULL: none */
+    const struct kvt_des_tap *tap; /* runs the steps, or hears of them (engine.h); or NULL */
     void (*sink)(void *context, const struct kvt_decision *decision); /* NULL: no log */
     void *context;
     const volatile sig_atomic_t *stop;                              /* NULL: never */

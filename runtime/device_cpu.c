@@ -1,0 +1,315 @@
+/* The CPU backends: fast kernels, and their plain definitions. Both run in the calling thread (with
+ * OpenMP inside) and are done when they return, so the stream is always empty. */
+#define _DEFAULT_SOURCE
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "runtime/device.h"
+#include "sim/base/assert.h"
+
+#define HUGE_PAGE ((size_t)2 << 20)
+#define OS_PAGE   4096
+
+double kvt_device_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+void kvt_device_cpu_name(char *name, size_t bytes)
+{
+    snprintf(name, bytes, "cpu");
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    char line[256];
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) != 0 || colon == NULL)
+            continue;
+        colon[strcspn(colon, "\n")] = '\0';
+        snprintf(name, bytes, "%s", colon + (colon[1] == ' ' ? 2 : 1));
+        break;
+    }
+    if (file != NULL)
+        fclose(file);
+}
+
+static enum kvt_status cpu_open(struct kvt_device *device, struct kvt_err *err)
+{
+    (void)err;
+    kvt_device_cpu_name(device->name, sizeof device->name);
+    device->workers = omp_get_max_threads();
+    return KVT_OK;
+}
+
+static void cpu_close(struct kvt_device *device)
+{
+    (void)device;
+}
+
+static size_t mapped(size_t bytes)
+{
+    size_t unit = bytes >= HUGE_PAGE ? HUGE_PAGE : OS_PAGE;
+    return (bytes + unit - 1) / unit * unit;
+}
+
+/* Pages are touched here, not in the first step: a first touch costs more than a kernel's whole
+ * pass. A mapping of huge pages starts where one may lie. */
+static void *cpu_map(struct kvt_device *device, size_t bytes)
+{
+    (void)device;
+    size_t size = mapped(bytes), slack = bytes >= HUGE_PAGE ? HUGE_PAGE : 0;
+    char *base =
+        mmap(NULL, size + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (base == MAP_FAILED)
+        return NULL;
+    size_t skip = slack == 0 ? 0 : (HUGE_PAGE - (uintptr_t)base % HUGE_PAGE) % HUGE_PAGE;
+    if (skip > 0)
+        munmap(base, skip);
+    if (slack > skip)
+        munmap(base + skip + size, slack - skip);
+    char *memory = base + skip;
+    if (slack > 0)
+        madvise(memory, size, MADV_HUGEPAGE);
+    for (size_t at = 0; at < size; at += OS_PAGE)
+        ((volatile char *)memory)[at] = 0;
+    return memory;
+}
+
+static void cpu_unmap(struct kvt_device *device, void *memory, size_t bytes)
+{
+    (void)device;
+    munmap(memory, mapped(bytes));
+}
+
+static void cpu_copy(struct kvt_device *device, void *to, const void *from, size_t bytes)
+{
+    (void)device;
+    memcpy(to, from, bytes);
+}
+
+static void cpu_copy_rows(struct kvt_device *device, void *to, size_t to_stride, const void *from,
+                          size_t from_stride, size_t row_bytes, size_t rows)
+{
+    (void)device;
+    for (size_t row = 0; row < rows; row++)
+        memcpy((char *)to + row * to_stride, (const char *)from + row * from_stride, row_bytes);
+}
+
+static void cpu_zero(struct kvt_device *device, void *memory, size_t bytes)
+{
+    (void)device;
+    memset(memory, 0, bytes);
+}
+
+static enum kvt_status cpu_wait(struct kvt_device *device, struct kvt_err *err)
+{
+    (void)device;
+    (void)err;
+    return KVT_OK;
+}
+
+static void cpu_mark(struct kvt_device *device, int32_t slot)
+{
+    kvt_assert(slot >= 0 && slot < KVT_DEVICE_MARKS);
+    device->mark[slot] = kvt_device_now();
+}
+
+static double cpu_between(struct kvt_device *device, int32_t from, int32_t to)
+{
+    return device->mark[to] - device->mark[from];
+}
+
+/* ---- fast kernels ---- */
+
+static void cpu_gemm_pack(struct kvt_device *device, enum kvt_gemm_weights weights, int32_t n,
+                          int32_t k, const void *plain, void *packed)
+{
+    (void)device;
+    kvt_cpu_gemm_pack(weights, n, k, plain, packed);
+}
+
+static void cpu_int4_pack(struct kvt_device *device, const struct kvt_int4_plain *plain,
+                          void *packed)
+{
+    (void)device;
+    kvt_cpu_int4_pack(plain, packed);
+}
+
+/* A kernel of the CPU as an operation of the device. */
+#define PASS(name, type, kernel)                                                                   \
+    static void name(struct kvt_device *device, const type *work)                                  \
+    {                                                                                              \
+        (void)device;                                                                              \
+        kernel(work);                                                                              \
+    }
+PASS(cpu_gemm, struct kvt_gemm, kvt_cpu_gemm)
+PASS(cpu_int4_gemm, struct kvt_int4_gemm, kvt_cpu_int4_gemm)
+PASS(cpu_int4_experts, struct kvt_int4_experts, kvt_cpu_int4_experts)
+PASS(cpu_attention, struct kvt_attention_call, kvt_cpu_attention)
+PASS(cpu_append, struct kvt_kv_append, kvt_cpu_kv_append)
+PASS(cpu_convert, struct kvt_kv_convert, kvt_cpu_kv_convert)
+PASS(cpu_tag_check, struct kvt_tag_check, kvt_cpu_tag_check)
+PASS(cpu_rope, struct kvt_rope, kvt_cpu_rope)
+PASS(ref_gemm, struct kvt_gemm, kvt_ref_gemm)
+PASS(ref_attention, struct kvt_attention_call, kvt_ref_attention)
+PASS(ref_append, struct kvt_kv_append, kvt_ref_kv_append)
+PASS(ref_convert, struct kvt_kv_convert, kvt_ref_kv_convert)
+PASS(ref_tag_check, struct kvt_tag_check, kvt_ref_tag_check)
+PASS(ref_rope, struct kvt_rope, kvt_ref_rope)
+
+#define PASS_ELEMENTWISE(family)                                                                   \
+    static void family##_add_norm(struct kvt_device *device, float *x, const kvt_bf16 *y,          \
+                                  const kvt_bf16 *weight, float eps, int32_t rows, int32_t dim,    \
+                                  kvt_bf16 *out)                                                   \
+    {                                                                                              \
+        (void)device;                                                                              \
+        kvt_##family##_add_norm(x, y, weight, eps, rows, dim, out);                                \
+    }                                                                                              \
+    static void family##_silu_mul(struct kvt_device *device, const kvt_bf16 *in, int32_t rows,     \
+                                  int32_t dim, kvt_bf16 *out)                                      \
+    {                                                                                              \
+        (void)device;                                                                              \
+        kvt_##family##_silu_mul(in, rows, dim, out);                                               \
+    }                                                                                              \
+    static void family##_argmax(struct kvt_device *device, const kvt_bf16 *logits, int32_t rows,   \
+                                int32_t columns, int32_t *token)                                   \
+    {                                                                                              \
+        (void)device;                                                                              \
+        kvt_##family##_argmax(logits, rows, columns, token);                                       \
+    }
+PASS_ELEMENTWISE(cpu)
+PASS_ELEMENTWISE(ref)
+
+/* ---- plain definitions ---- */
+
+static size_t ref_gemm_bytes(enum kvt_gemm_weights weights, int32_t n, int32_t k)
+{
+    return (size_t)n * (size_t)k * (weights == KVT_GEMM_FP8 ? 1 : 2);
+}
+
+static void ref_gemm_pack(struct kvt_device *device, enum kvt_gemm_weights weights, int32_t n,
+                          int32_t k, const void *plain, void *packed)
+{
+    (void)device;
+    memcpy(packed, plain, ref_gemm_bytes(weights, n, k));
+}
+
+/* Nibbles, then scales. */
+static size_t int4_nibble_bytes(int32_t n, int32_t k)
+{
+    return (size_t)n * (size_t)(k / 8) * 4;
+}
+
+static size_t ref_int4_bytes(int32_t n, int32_t k, int32_t group)
+{
+    return int4_nibble_bytes(n, k) + (size_t)n * (size_t)(k / group) * 2;
+}
+
+static void ref_int4_pack(struct kvt_device *device, const struct kvt_int4_plain *plain,
+                          void *packed)
+{
+    (void)device;
+    size_t nibbles = int4_nibble_bytes(plain->n, plain->k);
+    memcpy(packed, plain->nibbles, nibbles);
+    memcpy((char *)packed + nibbles, plain->scales,
+           (size_t)plain->n * (size_t)(plain->k / plain->group) * 2);
+}
+
+static void ref_int4_gemm(struct kvt_device *device, const struct kvt_int4_gemm *gemm)
+{
+    (void)device;
+    union { /* the definition's struct is one for reading and writing */
+        const void *given;
+        uint32_t *words;
+        char *bytes;
+    } w = {.given = gemm->w};
+    struct kvt_int4_plain plain = {
+        .n = gemm->n,
+        .k = gemm->k,
+        .group = gemm->group,
+        .nibbles = w.words,
+        .scales = (kvt_bf16 *)(void *)(w.bytes + int4_nibble_bytes(gemm->n, gemm->k))};
+    kvt_ref_int4_gemm(gemm, &plain);
+}
+
+static void ref_int4_experts(struct kvt_device *device, const struct kvt_int4_experts *experts)
+{
+    size_t each = ref_int4_bytes(experts->n, experts->k, experts->group);
+    for (int32_t e = 0; e < experts->experts; e++) {
+        int64_t first = experts->row_begin[e];
+        struct kvt_int4_gemm gemm = {.m = experts->row_begin[e + 1] - (int32_t)first,
+                                     .n = experts->n,
+                                     .k = experts->k,
+                                     .group = experts->group,
+                                     .a = experts->a + first * experts->k,
+                                     .w = (const char *)experts->w + (size_t)e * each,
+                                     .out = experts->out + first * experts->n};
+        if (gemm.m > 0)
+            ref_int4_gemm(device, &gemm);
+    }
+}
+
+const struct kvt_device_ops kvt_device_cpu_ops = {
+    .backend = KVT_BACKEND_CPU,
+    .host_memory = true,
+    .open = cpu_open,
+    .close = cpu_close,
+    .map = cpu_map,
+    .unmap = cpu_unmap,
+    .copy = cpu_copy,
+    .copy_rows = cpu_copy_rows,
+    .zero = cpu_zero,
+    .wait = cpu_wait,
+    .mark = cpu_mark,
+    .between = cpu_between,
+    .gemm_bytes = kvt_cpu_gemm_packed_bytes,
+    .gemm_pack = cpu_gemm_pack,
+    .int4_bytes = kvt_cpu_int4_packed_bytes,
+    .int4_pack = cpu_int4_pack,
+    .gemm = cpu_gemm,
+    .int4_gemm = cpu_int4_gemm,
+    .int4_experts = cpu_int4_experts,
+    .attention = cpu_attention,
+    .append = cpu_append,
+    .convert = cpu_convert,
+    .tag_check = cpu_tag_check,
+    .add_norm = cpu_add_norm,
+    .silu_mul = cpu_silu_mul,
+    .rope = cpu_rope,
+    .argmax = cpu_argmax,
+};
+
+const struct kvt_device_ops kvt_device_reference_ops = {
+    .backend = KVT_BACKEND_REFERENCE,
+    .host_memory = true,
+    .open = cpu_open,
+    .close = cpu_close,
+    .map = cpu_map,
+    .unmap = cpu_unmap,
+    .copy = cpu_copy,
+    .copy_rows = cpu_copy_rows,
+    .zero = cpu_zero,
+    .wait = cpu_wait,
+    .mark = cpu_mark,
+    .between = cpu_between,
+    .gemm_bytes = ref_gemm_bytes,
+    .gemm_pack = ref_gemm_pack,
+    .int4_bytes = ref_int4_bytes,
+    .int4_pack = ref_int4_pack,
+    .gemm = ref_gemm,
+    .int4_gemm = ref_int4_gemm,
+    .int4_experts = ref_int4_experts,
+    .attention = ref_attention,
+    .append = ref_append,
+    .convert = ref_convert,
+    .tag_check = ref_tag_check,
+    .add_norm = ref_add_norm,
+    .silu_mul = ref_silu_mul,
+    .rope = ref_rope,
+    .argmax = ref_argmax,
+};

@@ -1,0 +1,547 @@
+#include "runtime/laws_text.h"
+
+#include <gsl/gsl_multifit.h>
+#include <gsl/gsl_sort.h>
+#include <gsl/gsl_statistics.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/planned.h"
+#include "sim/base/assert.h"
+#include "sim/cost/laws.h"
+
+#define REPEATS    5 /* of a point; the first is not counted */
+#define POINTS_MAX 96
+#define TERMS_MAX  3
+
+struct point { /* one size of step */
+    struct kvt_step_load load;
+    double rows, outputs, pages;
+    double part[KVT_PART_COUNT]; /* s, medians */
+    double check;                /* s of the tag check of `pages` pages */
+};
+
+struct laws {
+    struct kvt_runtime *runtime;
+    struct kvt_real_replica *real;
+    const struct kvt_model *model;
+    struct point points[POINTS_MAX];
+    int32_t count;
+    FILE *out;
+};
+
+/* ---- steps that nobody asked for ------------------------------------------------------------ */
+
+/* Requests of `prior` tokens that add `tokens` each; pages are handed out scattered over the pool,
+ * as they are after a while of serving. False when the pool or the arrays are too small. */
+static bool make_step(struct laws *laws, int32_t requests, int32_t prior, int32_t tokens,
+                      bool prompt, struct point *point)
+{
+    struct kvt_real_replica *real = laws->real;
+    struct kvt_rows *rows = &real->rows;
+    int32_t size = real->layout.page_tokens, pages = real->pool.pages;
+    int64_t each = ((int64_t)prior + tokens + size - 1) / size;
+    if (each * requests > pages || each * requests > rows->table_max ||
+        (int64_t)requests * tokens > rows->rows_max)
+        return false;
+    int32_t stride = pages / 2 | 1, n = 0, at = 0;
+    while (stride > 1 && pages % stride == 0)
+        stride -= 2;
+    *rows = (struct kvt_rows){.rows_max = rows->rows_max,
+                              .table_max = rows->table_max,
+                              .token = rows->token,
+                              .position = rows->position,
+                              .context = rows->context,
+                              .row_pages = rows->row_pages,
+                              .slot = rows->slot,
+                              .stamp = rows->stamp,
+                              .page_table = rows->page_table,
+                              .output_row = rows->output_row,
+                              .next = rows->next,
+                              .memory = rows->memory};
+    for (int32_t r = 0; r < requests; r++) {
+        int32_t begin = rows->table_size;
+        for (int64_t i = 0; i < each; i++, at++)
+            rows->page_table[rows->table_size++] =
+                kvt_pool_page((int32_t)((int64_t)at * stride % pages));
+        for (int32_t i = 0; i < tokens; i++, n++) {
+            int32_t position = prior + i;
+            rows->token[n] = (int32_t)(((uint32_t)n * 2654435761u) % (uint32_t)laws->model->vocab);
+            rows->position[n] = position;
+            rows->context[n] = position + 1;
+            rows->row_pages[n] = begin;
+            rows->slot[n] =
+                (int64_t)rows->page_table[begin + position / size] * size + position % size;
+            rows->stamp[n] = 1;
+        }
+        rows->output_row[rows->outputs++] = n - 1;
+    }
+    rows->rows = n;
+    rows->prompt_rows = prompt ? n : 0;
+    int64_t p = prior, t = tokens;
+    *point = (struct point){.rows = n, .outputs = requests, .pages = at};
+    if (prompt)
+        point->load = (struct kvt_step_load){.prompt_tokens = n,
+                                             .pairs = requests * (t * p + t * (t + 1) / 2),
+                                             .prompt_ends = requests};
+    else
+        point->load = (struct kvt_step_load){.decodes = n, .context = (int64_t)n * (prior + 1)};
+    return true;
+}
+
+static double time_check(struct kvt_real_replica *real)
+{
+    int32_t failures = 0, begin[2] = {0, real->rows.table_size};
+    uint8_t failed[1];
+    uint64_t first = UINT64_MAX;
+    struct kvt_tag_check check = {.tags = real->pool.tags,
+                                  .pool_pages = real->pool.pages + 1,
+                                  .request_count = 1,
+                                  .begin = begin,
+                                  .page = real->rows.page_table,
+                                  .want = real->check_want,
+                                  .mask = kvt_tag_mask(64),
+                                  .failed = failed,
+                                  .failures = &failures,
+                                  .first = &first};
+    double start = kvt_device_now();
+    real->device.ops->tag_check(&real->device, &check);
+    return kvt_device_now() - start;
+}
+
+static enum kvt_status measure(struct laws *laws, int32_t requests, int32_t prior, int32_t tokens,
+                               bool prompt, struct kvt_err *err)
+{
+    struct kvt_real_replica *real = laws->real;
+    double part[KVT_PART_COUNT][REPEATS], check[REPEATS];
+    struct point point;
+    if (laws->runtime->want.stop != NULL && *laws->runtime->want.stop != 0)
+        return kvt_err_set(err, KVT_EINTR, "interrupted while kernels were measured");
+    if (laws->count == POINTS_MAX || !make_step(laws, requests, prior, tokens, prompt, &point))
+        return KVT_OK;
+    size_t repeats = point.rows > 128 ? 3 : REPEATS;
+    for (size_t i = 0; i < repeats; i++) {
+        check[i] = time_check(real);
+        KVT_TRY(kvt_forward_step(&real->forward, &real->rows, err));
+        for (int p = 0; p < KVT_PART_COUNT; p++)
+            part[p][i] = real->forward.spent[p];
+    }
+    for (int p = 0; p < KVT_PART_COUNT; p++) {
+        gsl_sort(part[p] + 1, 1, repeats - 1);
+        point.part[p] = gsl_stats_median_from_sorted_data(part[p] + 1, 1, repeats - 1);
+    }
+    gsl_sort(check + 1, 1, repeats - 1);
+    point.check = gsl_stats_median_from_sorted_data(check + 1, 1, repeats - 1);
+    laws->points[laws->count++] = point;
+    return KVT_OK;
+}
+
+/* The sizes that this replica will see: batches up to the most that run, prompts up to a chunk. */
+static enum kvt_status measure_all(struct laws *laws, const struct kvt_replica_spec *spec,
+                                   int32_t longest, struct kvt_err *err)
+{
+    static const int32_t batches[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128};
+    static const int32_t prompts[] = {1, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024};
+    const size_t batch_count = sizeof batches / sizeof batches[0];
+    const size_t prompt_count = sizeof prompts / sizeof prompts[0];
+    int32_t size = spec->page_tokens;
+    for (size_t i = 0; i < batch_count && spec->role != KVT_ROLE_PREFILL; i++) {
+        if (batches[i] > spec->max_running)
+            break;
+        int32_t fair = (int32_t)((int64_t)spec->pages / batches[i] * size) - 1;
+        int32_t most = fair < longest ? fair : longest - 1;
+        KVT_TRY(measure(laws, batches[i], most, 1, false, err));
+        KVT_TRY(measure(laws, batches[i], most / 2, 1, false, err));
+        KVT_TRY(measure(laws, batches[i], size - 1, 1, false, err));
+    }
+    for (size_t i = 0; i < prompt_count && spec->role != KVT_ROLE_DECODE; i++) {
+        int32_t n = prompts[i];
+        if (n > spec->chunk_tokens && n > spec->batch_tokens)
+            break;
+        KVT_TRY(measure(laws, 1, 0, n, true, err));
+        if (n >= 64 && n <= 256)
+            KVT_TRY(measure(laws, 4, 0, n / 4, true, err));
+        if (n >= 16 && n <= 128 && longest > 2 * n)
+            KVT_TRY(measure(laws, 1, longest / 2 / size * size, n, true, err));
+    }
+    return KVT_OK;
+}
+
+/* ---- laws ----------------------------------------------------------------------------------- */
+
+/* Coefficients >= 0 of y ~ sum of term * coefficient, errors relative to y. */
+static void fit(double term[][TERMS_MAX], const double y[], int32_t count, int32_t terms,
+                double coefficient[TERMS_MAX])
+{
+    bool used[TERMS_MAX];
+    for (int32_t t = 0; t < TERMS_MAX; t++) {
+        coefficient[t] = 0;
+        used[t] = t < terms;
+    }
+    for (int32_t round = 0; round < terms; round++) {
+        int32_t column[TERMS_MAX], columns = 0, worst = -1;
+        for (int32_t t = 0; t < terms; t++)
+            if (used[t])
+                column[columns++] = t;
+        if (columns == 0 || count < columns)
+            return;
+        gsl_matrix *x = gsl_matrix_alloc((size_t)count, (size_t)columns);
+        gsl_vector *b = gsl_vector_alloc((size_t)count), *c = gsl_vector_alloc((size_t)columns);
+        gsl_matrix *cov = gsl_matrix_alloc((size_t)columns, (size_t)columns);
+        gsl_multifit_linear_workspace *work =
+            gsl_multifit_linear_alloc((size_t)count, (size_t)columns);
+        double chi;
+        for (int32_t i = 0; i < count; i++) {
+            gsl_vector_set(b, (size_t)i, 1);
+            for (int32_t j = 0; j < columns; j++)
+                gsl_matrix_set(x, (size_t)i, (size_t)j, term[i][column[j]] / y[i]);
+        }
+        gsl_multifit_linear(x, b, c, cov, &chi, work);
+        double least = 0;
+        for (int32_t j = 0; j < columns; j++) {
+            coefficient[column[j]] = gsl_vector_get(c, (size_t)j);
+            if (coefficient[column[j]] < least) {
+                least = coefficient[column[j]];
+                worst = column[j];
+            }
+        }
+        gsl_multifit_linear_free(work);
+        gsl_matrix_free(cov);
+        gsl_matrix_free(x);
+        gsl_vector_free(b);
+        gsl_vector_free(c);
+        if (worst < 0)
+            return;
+        used[worst] = false;
+        for (int32_t t = 0; t < terms; t++)
+            coefficient[t] = 0;
+    }
+}
+
+static void say_rate(FILE *out, const char *key, double amount, double seconds, const char *unit,
+                     double scale)
+{
+    if (seconds > 0)
+        fprintf(out, "  %s: %.9g %s\n", key, amount / seconds / scale, unit);
+}
+
+static void begin_law(FILE *out, const char *family, const char *law)
+{
+    fprintf(out, "- family: %s\n  law: %s\n", family, law);
+}
+
+static void end_law(FILE *out)
+{
+    fputs("  source: measured in place\n", out);
+}
+
+static const char *gemm_family(enum kvt_weight_dtype dtype)
+{
+    return dtype == KVT_WEIGHTS_BF16  ? "gemm-bf16"
+           : dtype == KVT_WEIGHTS_FP8 ? "gemm-fp8"
+                                      : "gemm-int4";
+}
+
+/* Times of one linear by the rows it had, one knot for each number of rows. */
+static void write_linear(struct laws *laws, enum kvt_part part, const struct kvt_linear *linear,
+                         int32_t layers)
+{
+    double at[KVT_LAW_POINTS], time[KVT_LAW_POINTS];
+    int32_t knots = 0;
+    if (linear->packed == NULL || layers == 0)
+        return;
+    for (int32_t i = 0; i < laws->count; i++) {
+        const struct point *point = &laws->points[i];
+        double m = part == KVT_PART_HEAD ? point->outputs : point->rows;
+        double t = point->part[part] / layers;
+        int32_t k = 0;
+        while (k < knots && at[k] < m)
+            k++;
+        if (k < knots && at[k] == m) { /* seen before, with another context */
+            time[k] = fmin(time[k], t);
+            continue;
+        }
+        if (knots == KVT_LAW_POINTS || t <= 0)
+            continue;
+        memmove(at + k + 1, at + k, sizeof(double) * (size_t)(knots - k));
+        memmove(time + k + 1, time + k, sizeof(double) * (size_t)(knots - k));
+        at[k] = m;
+        time[k] = t;
+        knots++;
+    }
+    if (knots == 0)
+        return;
+    begin_law(laws->out, gemm_family(linear->dtype), "buckets");
+    fprintf(laws->out, "  when: {n: [%d, %d], k: [%d, %d]}\n  at: [", linear->n, linear->n,
+            linear->k, linear->k);
+    for (int32_t k = 0; k < knots; k++)
+        fprintf(laws->out, "%s%.9g", k > 0 ? ", " : "", at[k]);
+    fputs("]\n  time: [", laws->out);
+    for (int32_t k = 0; k < knots; k++)
+        fprintf(laws->out, "%s%.9g us", k > 0 ? ", " : "", 1e6 * time[k]);
+    fputs("]\n  rate: [", laws->out); /* the time is that of this matrix: nothing to scale */
+    for (int32_t k = 0; k < knots; k++)
+        fprintf(laws->out, "%s1e9 TB/s", k > 0 ? ", " : "");
+    fputs("]\n", laws->out);
+    end_law(laws->out);
+}
+
+/* Points of a part with their terms; returns how many. */
+static int32_t gather(const struct laws *laws, enum kvt_part part, double y[],
+                      double term[][TERMS_MAX],
+                      void (*terms)(const struct laws *, const struct point *, double[TERMS_MAX]))
+{
+    int32_t count = 0;
+    for (int32_t i = 0; i < laws->count; i++) {
+        if (laws->points[i].part[part] <= 0)
+            continue;
+        y[count] = laws->points[i].part[part] / laws->model->layers;
+        terms(laws, &laws->points[i], term[count]);
+        count++;
+    }
+    return count;
+}
+
+static void decode_terms(const struct laws *laws, const struct point *point, double t[TERMS_MAX])
+{
+    (void)laws;
+    t[0] = 1;
+    t[1] = (double)point->load.context;
+    t[2] = point->load.decodes;
+}
+
+static void prefill_terms(const struct laws *laws, const struct point *point, double t[TERMS_MAX])
+{
+    (void)laws;
+    t[0] = 1;
+    t[1] = point->rows;
+    t[2] = (double)point->load.pairs;
+}
+
+static void row_terms(const struct laws *laws, const struct point *point, double t[TERMS_MAX])
+{
+    (void)laws;
+    t[0] = 1;
+    t[1] = point->rows;
+    t[2] = 0;
+}
+
+static void write_decode(struct laws *laws)
+{
+    double y[POINTS_MAX] = {0}, term[POINTS_MAX][TERMS_MAX], c[TERMS_MAX];
+    int32_t count = gather(laws, KVT_PART_DECODE, y, term, decode_terms);
+    const struct kvt_page_layout *layout = &laws->real->layout;
+    bool mla = kvt_page_format_is_mla((enum kvt_page_format)layout->format);
+    bool fp8 = kvt_page_format_is_fp8((enum kvt_page_format)layout->format);
+    if (count < 3)
+        return;
+    fit(term, y, count, 3, c);
+    double token = c[1] > 0 ? c[1] : 1e-15;
+    /* The law's own bytes of a token are the list's; the runtime's format has the same. */
+    double bytes = (double)layout->page_bytes / layout->page_tokens;
+    if (mla)
+        bytes = layout->token_bytes;
+    begin_law(laws->out,
+              mla ? (fp8 ? "mla-decode-fp8" : "mla-decode-bf16")
+                  : (fp8 ? "gqa-decode-fp8" : "gqa-decode-bf16"),
+              "decode");
+    fprintf(laws->out, "  t0: %.9g us\n  tokens: %.9g\n", 1e6 * c[0], c[2] / token);
+    say_rate(laws->out, "bandwidth", bytes, token, "GB/s", 1e9);
+    end_law(laws->out);
+}
+
+static void write_prefill(struct laws *laws)
+{
+    double y[POINTS_MAX] = {0}, term[POINTS_MAX][TERMS_MAX], c[TERMS_MAX];
+    int32_t count = gather(laws, KVT_PART_PREFILL, y, term, prefill_terms);
+    const struct kvt_attention *a = &laws->model->groups[0].attention;
+    bool mla = a->kind == KVT_ATTENTION_MLA;
+    if (count < 3)
+        return;
+    fit(term, y, count, 3, c);
+    double h = a->heads, latent = 2.0 * KVT_MLA_LATENT + KVT_MLA_ROPE;
+    double row_bytes = mla ? 2 * h * latent : 2 * (h + a->kv_heads) * 2.0 * a->head_dim;
+    double pair_flops = mla ? 2 * h * latent : 4 * h * a->head_dim;
+    begin_law(laws->out, mla ? "mla-prefill" : "gqa-prefill", "roofline");
+    fprintf(laws->out, "  t0: %.9g us\n  p: 1\n", 1e6 * c[0]);
+    say_rate(laws->out, "bandwidth", row_bytes, c[1], "GB/s", 1e9);
+    say_rate(laws->out, "flops", pair_flops, c[2], "TFLOP/s", 1e12);
+    end_law(laws->out);
+}
+
+static void write_bmm(struct laws *laws)
+{
+    double y[POINTS_MAX] = {0}, term[POINTS_MAX][TERMS_MAX], c[TERMS_MAX];
+    int32_t count = gather(laws, KVT_PART_BMM, y, term, row_terms);
+    const struct kvt_attention *a = &laws->model->groups[0].attention;
+    if (count < 2)
+        return;
+    fit(term, y, count, 2, c);
+    double row_flops = 2.0 * a->heads * KVT_MLA_LATENT * (a->nope + a->v_dim);
+    begin_law(laws->out, "mla-bmm", "roofline");
+    fprintf(laws->out, "  t0: %.9g us\n  p: 1\n", 1e6 * c[0] / 2); /* absorbed q, absorbed v */
+    say_rate(laws->out, "flops", row_flops, c[1], "TFLOP/s", 1e12);
+    end_law(laws->out);
+}
+
+static const struct kvt_layer_weights *moe_layer(const struct laws *laws, int32_t *layers)
+{
+    const struct kvt_layer_weights *found = NULL;
+    *layers = 0;
+    for (int32_t l = 0; l < laws->model->layers; l++) {
+        const struct kvt_layer_weights *layer = &laws->real->weights.layers[l];
+        if (layer->group->mlp.experts == 0)
+            continue;
+        found = layer;
+        ++*layers;
+    }
+    return found;
+}
+
+static double experts_hit(const struct kvt_mlp *mlp, double tokens)
+{
+    return mlp->experts * -expm1(tokens * log1p(-(double)mlp->topk / mlp->experts));
+}
+
+static void write_experts(struct laws *laws)
+{
+    double y[POINTS_MAX] = {0}, term[POINTS_MAX][TERMS_MAX], c[TERMS_MAX];
+    int32_t layers, count = 0;
+    const struct kvt_layer_weights *layer = moe_layer(laws, &layers);
+    if (layer == NULL)
+        return;
+    const struct kvt_mlp *mlp = &layer->group->mlp;
+    enum kvt_weight_dtype dtype = layer->expert_gate_up.dtype;
+    double matrix = 3.0 * laws->model->hidden * mlp->expert_inter;
+    double bits = dtype == KVT_WEIGHTS_BF16  ? 16
+                  : dtype == KVT_WEIGHTS_FP8 ? 8
+                                             : 4 + 16.0 / layer->expert_gate_up.group;
+    for (int32_t i = 0; i < laws->count; i++, count++) {
+        double m = laws->points[i].rows;
+        y[count] = laws->points[i].part[KVT_PART_EXPERTS] / layers;
+        term[count][0] = 1;
+        term[count][1] = experts_hit(mlp, m) * matrix * bits / 8;
+        term[count][2] = 2 * m * mlp->topk * matrix;
+    }
+    fit(term, y, count, 3, c);
+    begin_law(laws->out,
+              dtype == KVT_WEIGHTS_BF16  ? "experts-bf16"
+              : dtype == KVT_WEIGHTS_FP8 ? "experts-fp8"
+                                         : "experts-int4",
+              "roofline");
+    fprintf(laws->out, "  t0: %.9g us\n  p: 1\n", 1e6 * c[0]);
+    say_rate(laws->out, "bandwidth", 1, c[1], "GB/s", 1e9);
+    say_rate(laws->out, "flops", 1, c[2], "TFLOP/s", 1e12);
+    end_law(laws->out);
+}
+
+static void write_small(struct laws *laws)
+{
+    static const char *const families[] = {"layer-gqa-dense", "layer-gqa-moe", "layer-mla-dense",
+                                           "layer-mla-moe"};
+    double y[POINTS_MAX] = {0}, term[POINTS_MAX][TERMS_MAX], c[TERMS_MAX], bytes = 0;
+    int32_t count = gather(laws, KVT_PART_SMALL, y, term, row_terms);
+    fit(term, y, count, 2, c);
+    for (int32_t g = 0; g < laws->model->group_count; g++) { /* as kvt_step_list counts them */
+        const struct kvt_mlp *mlp = &laws->model->groups[g].mlp;
+        double inter = mlp->experts > 0 ? mlp->shared_inter : mlp->inter;
+        bytes += laws->model->groups[g].count * 2.0 * (12.0 * laws->model->hidden + 3.0 * inter);
+    }
+    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
+        begin_law(laws->out, families[i], "constant");
+        fprintf(laws->out, "  t0: %.9g us\n", 1e6 * c[0]);
+        end_law(laws->out);
+    }
+    begin_law(laws->out, "elementwise", "roofline");
+    fputs("  t0: 0 us\n", laws->out);
+    say_rate(laws->out, "bandwidth", bytes / laws->model->layers, c[1], "GB/s", 1e9);
+    end_law(laws->out);
+}
+
+static void write_linears(struct laws *laws)
+{
+    const struct kvt_model_weights *w = &laws->real->weights;
+    int32_t all = laws->model->layers, moe, dense = 0;
+    const struct kvt_layer_weights *experts = moe_layer(laws, &moe), *plain = NULL;
+    for (int32_t l = 0; l < all; l++) {
+        if (w->layers[l].group->mlp.experts > 0)
+            continue;
+        plain = &w->layers[l];
+        dense++;
+    }
+    write_linear(laws, KVT_PART_QKV, &w->layers[0].qkv, all);
+    write_linear(laws, KVT_PART_Q_B, &w->layers[0].q_b, all);
+    write_linear(laws, KVT_PART_O, &w->layers[0].o, all);
+    if (plain != NULL) {
+        write_linear(laws, KVT_PART_GATE_UP, &plain->gate_up, dense);
+        write_linear(laws, KVT_PART_DOWN, &plain->down, dense);
+    }
+    if (experts != NULL) {
+        write_linear(laws, KVT_PART_ROUTER, &experts->router, moe);
+        write_linear(laws, KVT_PART_SHARED_UP, &experts->shared_gate_up, moe);
+        write_linear(laws, KVT_PART_SHARED_DOWN, &experts->shared_down, moe);
+    }
+    write_linear(laws, KVT_PART_HEAD, &w->head, 1);
+}
+
+static void fit_check(const struct laws *laws, double *call, double *page)
+{
+    double y[POINTS_MAX] = {0}, term[POINTS_MAX][TERMS_MAX], c[TERMS_MAX];
+    for (int32_t i = 0; i < laws->count; i++) {
+        y[i] = fmax(laws->points[i].check, 1e-9);
+        term[i][0] = 1;
+        term[i][1] = laws->points[i].pages;
+        term[i][2] = 0;
+    }
+    fit(term, y, laws->count, 2, c);
+    *call = c[0];
+    *page = c[1];
+}
+
+enum kvt_status kvt_laws_measure(struct kvt_runtime *runtime, int32_t replica, char **text,
+                                 double *tag_call, double *tag_page, struct kvt_err *err)
+{
+    struct kvt_real_replica *real = &runtime->replicas[replica];
+    const struct kvt_replica_spec *spec = &runtime->core->replicas[replica].spec;
+    const struct kvt_trace *trace = runtime->trace;
+    struct laws *laws = calloc(1, sizeof *laws);
+    size_t bytes;
+    *text = NULL;
+    if (laws == NULL)
+        return kvt_err_set(err, KVT_ENOMEM, "no memory to measure kernels");
+    laws->runtime = runtime;
+    laws->real = real;
+    laws->model = real->weights.model;
+    for (int32_t i = 0; i <= real->pool.pages; i++) /* checks that pass, as in serving */
+        real->pool.tags[i] = (struct kvt_page_tag){1, 1};
+    for (int32_t i = 0; i < real->rows.table_max; i++)
+        real->check_want[i] = 1;
+    int32_t longest = 1;
+    for (int32_t r = 0; r < trace->count; r++) {
+        int32_t most = trace->input[r] + (spec->role == KVT_ROLE_PREFILL ? 0 : trace->output[r]);
+        longest = most > longest ? most : longest;
+    }
+    enum kvt_status status = measure_all(laws, spec, longest, err);
+    laws->out = status == KVT_OK ? open_memstream(text, &bytes) : NULL;
+    if (status == KVT_OK && laws->out == NULL)
+        status = kvt_err_set(err, KVT_ENOMEM, "no memory to write laws");
+    if (status == KVT_OK) {
+        fprintf(laws->out,
+                "calibration: measured\ngpu: %s\nstack: own\nversion: here\nskew: 1\n"
+                "source: kernels of one replica, measured in place\nlaws:\n",
+                runtime->plans[real->role].gpu.name);
+        write_linears(laws);
+        write_experts(laws);
+        write_decode(laws);
+        write_prefill(laws);
+        write_bmm(laws);
+        write_small(laws);
+        fit_check(laws, tag_call, tag_page);
+        fclose(laws->out);
+    }
+    free(laws);
+    return status;
+}

@@ -1,0 +1,418 @@
+#include "runtime/validate.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/base/assert.h"
+#include "sim/output/summary.h"
+
+#define STEP_BOUND     0.08
+#define REPEAT_FACTOR  1.5
+#define INSIDE_BOUND   0.85
+#define FREE_BOUND     0.12
+#define REPEAT_BOUND   0.10
+#define BRIEF_REQUESTS 8
+#define TAG_EVERY      40 /* decode steps between two that are compared with and without check */
+#define TAG_PAIRS      4
+#define SUMMARY_BYTES  ((size_t)16 << 20)
+
+const char *const kvt_verdict_names[3] = {"pass", "fail", "inconclusive"};
+
+/* Everything one validation works with. */
+struct work {
+    struct kvt_validation *v;
+    struct kvt_config *config;
+    const struct kvt_validate_want *want;
+    struct kvt_runtime runtime;
+    struct kvt_predictor predictors[KVT_ROLE_COUNT];
+    struct kvt_drive schedule;
+    struct kvt_order order, run_order, simulated_order;
+    struct kvt_step_log run;
+    struct kvt_drive simulated;
+    double copy_s; /* of a byte that comes back from host memory */
+    bool checked_steps;
+    int64_t decode_steps;
+};
+
+static void say(const struct work *w, const char *text)
+{
+    if (w->want->talk != NULL)
+        fprintf(w->want->talk, "kvtwin: %s\n", text);
+}
+
+/* ---- capacity ------------------------------------------------------------------------------- */
+
+static void read_capacity(struct work *w)
+{
+    struct kvt_validation *v = w->v;
+    double bytes[KVT_ROLE_COUNT] = {0};
+    for (int32_t i = 0; i < w->runtime.replica_count; i++) {
+        const struct kvt_real_replica *replica = &w->runtime.replicas[i];
+        if (i > 0 && w->runtime.replicas[i - 1].role == replica->role)
+            continue;
+        double token = (double)replica->layout.page_bytes * replica->weights.model->layers /
+                       replica->layout.page_tokens;
+        bytes[replica->role] = token;
+        v->capacity[v->roles++] =
+            (struct kvt_role_capacity){.name = kvt_role_names[replica->role],
+                                       .predicted_pages = replica->predicted_pages,
+                                       .measured_pages = replica->measured_pages,
+                                       .predicted_weights = replica->predicted_weights,
+                                       .measured_weights = replica->weights.bytes,
+                                       .page_token_bytes = token};
+    }
+    snprintf(v->device, sizeof v->device, "%s", w->runtime.replicas[0].device.name);
+    const struct kvt_role_memory *prefill = &w->runtime.plans[KVT_ROLE_PREFILL];
+    const struct kvt_role_memory *decode = &w->runtime.plans[KVT_ROLE_DECODE];
+    if (bytes[KVT_ROLE_PREFILL] <= 0 || bytes[KVT_ROLE_DECODE] <= 0)
+        return;
+    v->kv_ratio.predicted = prefill->memory.kv_bytes_per_token / decode->memory.kv_bytes_per_token;
+    v->kv_ratio.measured = bytes[KVT_ROLE_PREFILL] / bytes[KVT_ROLE_DECODE];
+    v->kv_ratio.error = v->kv_ratio.predicted / v->kv_ratio.measured - 1;
+}
+
+/* ---- predictions ---------------------------------------------------------------------------- */
+
+static double predicted_time(void *context, int32_t replica, const struct kvt_step *step)
+{
+    struct work *w = context;
+    const struct kvt_replica *state = &w->simulated.simulation.des.core.replicas[replica];
+    if (w->simulated.simulation.config == NULL)
+        state = &w->schedule.simulation.des.core.replicas[replica];
+    struct kvt_predictor *predictor = &w->predictors[state->spec.role];
+    struct kvt_step_load load = {.decodes = step->decodes,
+                                 .context = step->context,
+                                 .windowed = step->windowed,
+                                 .prompt_tokens = step->prompt_tokens,
+                                 .pairs = step->pairs,
+                                 .prompt_ends = step->prompt_ends,
+                                 .copied_tokens = step->copied_tokens};
+    double time = kvt_predictor_step(predictor, &load);
+    if (w->checked_steps) {
+        double pages = (double)(step->context + step->pairs / (step->prompt_tokens + 1)) /
+                       state->spec.page_tokens;
+        time += kvt_predictor_tag_check(predictor, pages);
+        time += w->copy_s * (double)step->copied_tokens;
+    }
+    return time;
+}
+
+/* The simulator's own schedule, with laws measured on the engines that will run it. */
+static enum kvt_status make_schedule(struct work *w, struct kvt_err *err)
+{
+    bool done[KVT_ROLE_COUNT] = {false};
+    w->schedule.time = predicted_time;
+    w->schedule.time_context = w;
+    w->schedule.order = &w->order;
+    w->schedule.stop = w->want->stop;
+    KVT_TRY(kvt_drive_begin(&w->schedule, w->config, err));
+    const struct kvt_core *core = &w->schedule.simulation.des.core;
+    KVT_TRY(kvt_runtime_bind(&w->runtime, core, &w->schedule.simulation.trace, w->config->run.seed,
+                             err));
+    say(w, "measuring the kernels in place");
+    for (int32_t i = 0; i < core->replica_count; i++) {
+        enum kvt_role role = core->replicas[i].spec.role;
+        if (done[role])
+            continue;
+        done[role] = true;
+        KVT_TRY(kvt_predictor_init(&w->predictors[role], &w->runtime, i, err));
+    }
+    return kvt_drive_run(&w->schedule, err);
+}
+
+/* ---- replay --------------------------------------------------------------------------------- */
+
+static void compare_tags(struct work *w, int32_t replica)
+{
+    struct kvt_step_log *run = &w->run;
+    for (int i = 0; i < TAG_PAIRS; i++) {
+        bool first = i % 2 == 0; /* in turns, so that neither has the warmer caches */
+        double a = kvt_runtime_again(&w->runtime, replica, first);
+        double b = kvt_runtime_again(&w->runtime, replica, !first);
+        double with = first ? a : b, without = first ? b : a;
+        if (run->tag_count == run->tag_room) {
+            int64_t room = run->tag_room > 0 ? 2 * run->tag_room : 256;
+            double *more = realloc(run->tag_ratio, (size_t)room * sizeof *more);
+            if (more == NULL)
+                return;
+            run->tag_ratio = more;
+            run->tag_room = room;
+        }
+        run->tag_ratio[run->tag_count++] = with / without - 1;
+    }
+}
+
+static void record_step(void *context, const struct kvt_step_record *record)
+{
+    struct work *w = context;
+    struct kvt_step_log *run = &w->run;
+    if (run->count == run->room) {
+        int64_t room = run->room > 0 ? 2 * run->room : 1024;
+        struct kvt_step_record *more = realloc(run->records, (size_t)room * sizeof *more);
+        if (more == NULL) {
+            run->full = true;
+            return;
+        }
+        run->records = more;
+        run->room = room;
+    }
+    run->records[run->count++] = *record;
+    if (record->load.decodes > 0 && ++w->decode_steps % TAG_EVERY == 0)
+        compare_tags(w, record->replica);
+}
+
+static enum kvt_status replay(struct work *w, struct kvt_err *err)
+{
+    struct kvt_validation *v = w->v;
+    struct kvt_simulation *simulation = &w->schedule.simulation;
+    say(w, "replaying the schedule on real memory, each step twice");
+    w->runtime.want.repeats = 2;
+    w->runtime.want.tag_check = false;
+    w->runtime.record = record_step;
+    w->runtime.context = w;
+    enum kvt_status status =
+        kvt_replay_run(&v->replay, &w->order, &simulation->des.spec, &simulation->trace,
+                       &w->runtime, w->config->run.seed, w->want->stop, err);
+    w->runtime.record = NULL;
+    v->calls = w->order.call_count;
+    v->decisions = w->order.decision_count;
+    v->decisions_equal = v->replay.divergence < 0;
+    if (status == KVT_OK && w->run.full)
+        status = kvt_err_set(err, KVT_ENOMEM, "no memory to keep the records of %lld steps",
+                             (long long)w->run.count);
+    double moved = 0;
+    int64_t copied = 0;
+    for (int64_t i = 0; i < w->run.count; i++) {
+        moved += w->run.records[i].moved;
+        copied += w->run.records[i].load.copied_tokens;
+    }
+    w->copy_s = copied > 0 ? moved / (double)copied : 0;
+    return status;
+}
+
+/* ---- free run ------------------------------------------------------------------------------- */
+
+static void compare_free(struct work *w)
+{
+    struct kvt_validation *v = w->v;
+    const struct kvt_order *a = &w->run_order, *b = &w->simulated_order;
+    v->free_run.divergence = -1;
+    v->free_run.decisions = a->decision_count;
+    int64_t most = a->decision_count > b->decision_count ? a->decision_count : b->decision_count;
+    for (int64_t i = 0; i < most && v->free_run.divergence < 0; i++) {
+        struct kvt_decision none = {.kind = -1};
+        struct kvt_decision x = i < a->decision_count ? a->decisions[i] : none;
+        struct kvt_decision y = i < b->decision_count ? b->decisions[i] : none;
+        if (x.kind == y.kind && x.request == y.request && x.replica == y.replica &&
+            x.count == y.count)
+            continue;
+        v->free_run.divergence = i;
+        v->free_run.got = x;
+        v->free_run.wanted = y;
+    }
+}
+
+/* Figures of a finished run; NaN where it has none. */
+static enum kvt_status figures(struct kvt_drive *drive, double *throughput, double *tpot,
+                               double *ttft, double *duration, struct kvt_err *err)
+{
+    static struct kvt_summary summary;
+    struct kvt_result result;
+    struct kvt_arena arena;
+    const char *names[] = {"output_throughput", "mean_tpot_ms", "mean_ttft_ms", "duration"};
+    double *values[] = {throughput, tpot, ttft, duration};
+    KVT_TRY(kvt_simulation_result(&drive->simulation, &result, err));
+    KVT_TRY(kvt_arena_init(&arena, SUMMARY_BYTES, err));
+    enum kvt_status status = kvt_summary_init(&summary, &result, &arena, err);
+    for (int i = 0; i < 4 && status == KVT_OK; i++) {
+        const struct kvt_metric *metric = kvt_summary_find(&summary, names[i]);
+        *values[i] = metric != NULL && metric->has_value ? metric->real : (double)NAN;
+    }
+    kvt_arena_release(&arena);
+    return status;
+}
+
+static void set_error(struct kvt_pair *pair)
+{
+    pair->error = pair->predicted / pair->measured - 1;
+}
+
+static enum kvt_status run_freely(struct work *w, struct kvt_err *err)
+{
+    struct kvt_validation *v = w->v;
+    say(w, "running freely");
+    w->runtime.want.repeats = 1;
+    w->runtime.want.tag_check = w->checked_steps = true;
+    v->drive->runtime = &w->runtime;
+    v->drive->order = &w->run_order;
+    v->drive->stop = w->want->stop;
+    v->drive->sink = w->want->sink;
+    v->drive->sink_context = w->want->context;
+    KVT_TRY(kvt_drive_begin(v->drive, w->config, err));
+    enum kvt_status ran = kvt_drive_run(v->drive, err);
+    v->drive->runtime = NULL; /* it does not outlive this call */
+    v->tag_check.pages_checked = w->runtime.counts.checks;
+    v->tag_check.failures = w->runtime.counts.failures;
+    v->free_run.moved_bytes = w->runtime.counts.moved_bytes;
+    v->free_run.saved_bytes = w->runtime.counts.saved_bytes;
+    for (int32_t i = 0; i < w->runtime.replica_count; i++)
+        v->poisoned += w->runtime.replicas[i].forward.poisoned;
+    if (ran != KVT_OK)
+        return ran;
+    w->simulated.time = predicted_time;
+    w->simulated.time_context = w;
+    w->simulated.order = &w->simulated_order;
+    KVT_TRY(kvt_drive_begin(&w->simulated, w->config, err));
+    KVT_TRY(kvt_drive_run(&w->simulated, err));
+    compare_free(w);
+    v->free_run.preemptions = v->drive->simulation.des.core.preemptions;
+    v->free_run.predicted_preemptions = w->simulated.simulation.des.core.preemptions;
+    struct kvt_pair *a = &v->free_run.throughput, *b = &v->free_run.tpot, *c = &v->free_run.ttft,
+                    *d = &v->free_run.duration;
+    KVT_TRY(figures(v->drive, &a->measured, &b->measured, &c->measured, &d->measured, err));
+    KVT_TRY(
+        figures(&w->simulated, &a->predicted, &b->predicted, &c->predicted, &d->predicted, err));
+    set_error(a);
+    set_error(b);
+    set_error(c);
+    set_error(d);
+    return KVT_OK;
+}
+
+/* ---- verdict -------------------------------------------------------------------------------- */
+
+static void judge(struct kvt_validation *v, enum kvt_verdict verdict, const char *why)
+{
+    if (v->verdict == KVT_VERDICT_FAIL ||
+        (v->verdict != KVT_VERDICT_PASS && verdict != KVT_VERDICT_FAIL))
+        return; /* the first of the worst kind is told */
+    v->verdict = verdict;
+    snprintf(v->why, sizeof v->why, "%s", why);
+}
+
+static void judge_times(struct kvt_validation *v)
+{
+    char why[200];
+    double bound = fmax(STEP_BOUND, REPEAT_FACTOR * v->repeat_median);
+    enum kvt_verdict miss = KVT_VERDICT_FAIL;
+    if (v->repeat_median > REPEAT_BOUND) {
+        snprintf(why, sizeof why,
+                 "the same steps run twice differ by %.1f %% in the median, more than %.0f %%: the "
+                 "machine is too noisy to judge times",
+                 100 * v->repeat_median, 100 * REPEAT_BOUND);
+        judge(v, KVT_VERDICT_INCONCLUSIVE, why);
+        return;
+    }
+    if (v->steps.median > bound) {
+        snprintf(why, sizeof why, "steps: median error %.1f %%, want at most %.1f %%",
+                 100 * v->steps.median, 100 * bound);
+        judge(v, miss, why);
+    }
+    if (v->steps.inside < INSIDE_BOUND) {
+        snprintf(why, sizeof why, "blocks: %.0f %% inside their interval, want at least %.0f %%",
+                 100 * v->steps.inside, 100 * INSIDE_BOUND);
+        judge(v, miss, why);
+    }
+    if (!(fabs(v->free_run.throughput.error) <= FREE_BOUND)) {
+        snprintf(why, sizeof why, "free run: throughput %+.1f %%, want within %.0f %%",
+                 100 * v->free_run.throughput.error, 100 * FREE_BOUND);
+        judge(v, miss, why);
+    }
+    if (!(fabs(v->free_run.tpot.error) <= FREE_BOUND)) {
+        snprintf(why, sizeof why, "free run: mean TPOT %+.1f %%, want within %.0f %%",
+                 100 * v->free_run.tpot.error, 100 * FREE_BOUND);
+        judge(v, miss, why);
+    }
+}
+
+static void judge_all(struct work *w)
+{
+    struct kvt_validation *v = w->v;
+    char why[200];
+    for (int32_t i = 0; i < v->roles; i++) {
+        if (v->capacity[i].predicted_pages == v->capacity[i].measured_pages)
+            continue;
+        snprintf(why, sizeof why, "%s: %lld pages predicted, %lld fit", v->capacity[i].name,
+                 (long long)v->capacity[i].predicted_pages,
+                 (long long)v->capacity[i].measured_pages);
+        judge(v, KVT_VERDICT_FAIL, why);
+    }
+    if (!v->decisions_equal) {
+        snprintf(why, sizeof why, "replay: decision %lld differs", (long long)v->replay.divergence);
+        judge(v, KVT_VERDICT_FAIL, why);
+    }
+    if (v->tag_check.failures > 0)
+        judge(v, KVT_VERDICT_FAIL, "tags: pages failed their check without a fault");
+    if (v->poisoned > 0)
+        judge(v, KVT_VERDICT_FAIL, "activations are not finite");
+    if (!w->want->brief)
+        judge_times(v);
+}
+
+/* ---- all of it ------------------------------------------------------------------------------ */
+
+static enum kvt_status validate(struct work *w, struct kvt_err *err)
+{
+    struct kvt_validation *v = w->v;
+    struct kvt_runtime_want want = {
+        .backend = w->want->backend, .stop = w->want->stop, .repeats = 1};
+    if (w->want->brief && w->config->workload.kind != KVT_WORKLOAD_TRACE &&
+        (w->config->workload.requests == KVT_UNSET ||
+         w->config->workload.requests > BRIEF_REQUESTS))
+        w->config->workload.requests = BRIEF_REQUESTS;
+    say(w, "loading weights");
+    KVT_TRY(kvt_runtime_init(&w->runtime, w->config, &want, err));
+    read_capacity(w);
+    KVT_TRY(make_schedule(w, err));
+    KVT_TRY(replay(w, err));
+    kvt_validate_steps(v, &w->run, w->predictors);
+    kvt_validate_tags(v, &w->run, w->predictors, w->config->run.seed);
+    KVT_TRY(run_freely(w, err));
+    judge_all(w);
+    return KVT_OK;
+}
+
+enum kvt_status kvt_validate(struct kvt_validation *validation, struct kvt_config *config,
+                             const struct kvt_validate_want *want, struct kvt_err *err)
+{
+    *validation = (struct kvt_validation){.replay.divergence = -1};
+    struct work *w = calloc(1, sizeof *w);
+    validation->drive = calloc(1, sizeof *validation->drive);
+    if (w == NULL || validation->drive == NULL) {
+        free(w);
+        return kvt_err_set(err, KVT_ENOMEM, "no memory to validate");
+    }
+    w->v = validation;
+    w->config = config;
+    w->want = want;
+    enum kvt_status status = validate(w, err);
+    for (int role = 0; role < KVT_ROLE_COUNT; role++) {
+        if (w->predictors[role].text != NULL && status == KVT_OK) {
+            free(validation->laws);
+            validation->laws = w->predictors[role].text;
+            w->predictors[role].text = NULL;
+        }
+        kvt_predictor_release(&w->predictors[role]);
+    }
+    kvt_drive_release(&w->schedule);
+    kvt_drive_release(&w->simulated);
+    kvt_order_release(&w->order);
+    kvt_order_release(&w->run_order);
+    kvt_order_release(&w->simulated_order);
+    free(w->run.records);
+    free(w->run.tag_ratio);
+    validation->drive->runtime = NULL;
+    kvt_runtime_release(&w->runtime);
+    free(w);
+    return status;
+}
+
+void kvt_validation_release(struct kvt_validation *validation)
+{
+    if (validation->drive != NULL)
+        kvt_drive_release(validation->drive);
+    free(validation->drive);
+    free(validation->laws);
+    *validation = (struct kvt_validation){0};
+}
