@@ -15,7 +15,7 @@
 static const struct kvt_cli_option options[] = {
     {"backend", "NAME", "where it runs: cpu (default) or cuda"},
     {"short", NULL, "few requests, and times judge nothing: half a minute"},
-    {"laws", NULL, "print the kernel laws that were measured, as a calibration, and stop"},
+    {"laws", NULL, "print the measured kernel laws, as a calibration, instead of the result"},
     {"log", "FILE", "write every decision of the free run to a text file, one a line"},
     {NULL, NULL, NULL},
 };

@@ -416,6 +416,20 @@ for signal in INT TERM; do
     err_has "interrupted"
 done
 
+# ---- validate ----
+own=configs/examples/validate-cpu.yaml
+run "an unknown backend" 2 validate $own --backend gpu
+err_has 'want cpu or cuda, got "gpu"'
+run "a validation is no table" 2 validate $own --format csv
+run "no CUDA, or no GPU" 7 validate $own --backend cuda
+out_is_empty
+run "a role on two GPUs" 3 validate $own --set fleet.decode.parallel.tp=3
+err_has "one GPU a replica"
+run "a KV dtype without a kernel" 3 validate $own --set fleet.decode.kv=nvfp4
+run "too little memory" 3 validate $own --set fleet.decode.gpu.memory=200MiB
+err_has "does not fit"
+run "a result that cannot be written" 4 validate $own -o "$work/none/run.h5"
+
 name="SIGINT while resampling"
 count=$((count + 1))
 "$kvtwin" simulate $config --resamples 10000 --format json >"$work/out" 2>"$work/err" &
