@@ -187,6 +187,34 @@ static void nan_and_infinity_stay_in_their_rows(void)
     with_each_isa(poisoned_rows);
 }
 
+/* An earlier call fills the panels with NaN; a later one with a ragged k must not see them. */
+static void leftovers(const char *isa)
+{
+    enum { M = 20, N = 19, K = 96, RAGGED = 37 };
+    restart(12);
+    kvt_bf16 *a = numbers(M * K), *w = numbers(N * K), *out = room(M * N * 2);
+    void *packed = room(kvt_cpu_gemm_packed_bytes(KVT_GEMM_BF16, N, K));
+    memset(a, 0xff, M * K * sizeof *a);
+    kvt_cpu_gemm_pack(KVT_GEMM_BF16, N, K, w, packed);
+    struct kvt_gemm gemm = {.m = M, .n = N, .k = K, .a = a, .w = packed, .out = out};
+    kvt_cpu_gemm(&gemm);
+    kvt_cpu_gemm_pack(KVT_GEMM_BF16, N, RAGGED, w, packed);
+    memset(a, 0, M * K * sizeof *a);
+    gemm.k = RAGGED;
+    kvt_cpu_gemm(&gemm);
+    for (int32_t i = 0; i < M * N; i++)
+        CHECK_NOTE(out[i] == 0, isa);
+    free(a);
+    free(w);
+    free(out);
+    free(packed);
+}
+
+static void what_an_earlier_call_left_does_no_harm(void)
+{
+    with_each_isa(leftovers);
+}
+
 static void check_refused(const struct kvt_gemm *gemm, const char *what)
 {
     struct kvt_err err = {0};
@@ -233,6 +261,7 @@ const struct check_test check_gemm_kernels[] = {
      true},
     {"every FP8 code comes out exactly", every_fp8_code_comes_out_exactly, false},
     {"NaN and infinity stay in their rows", nan_and_infinity_stay_in_their_rows, false},
+    {"what an earlier call left does no harm", what_an_earlier_call_left_does_no_harm, false},
     {"bad shapes are refused with what was wanted", bad_shapes_are_refused_with_what_was_wanted,
      false},
     {0},
