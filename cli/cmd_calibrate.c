@@ -14,6 +14,7 @@
 #include "sim/cost/table.h"
 
 #define CALIBRATION_BYTES_MAX (200 * 1024)
+#define RULES_MAX             16
 
 /* What one command works with; everything owned. */
 struct calibrate {
@@ -194,7 +195,7 @@ static enum kvt_status print_csv(const struct calibrate *c)
     return KVT_OK;
 }
 
-/* Of a law alone, in s, bytes/s, FLOP/s and tokens; empty where a surface says more than they. */
+/* Of the law without its surface, in s, bytes/s, FLOP/s and tokens. */
 static json_t *parameters_json(const struct kvt_fit *f)
 {
     json_t *list = json_array();
@@ -252,14 +253,24 @@ static enum kvt_status write_calibration(const struct kvt_cli *cli, struct calib
                                          struct kvt_err *err)
 {
     struct kvt_calibration built, kept = {0};
-    const char *keep = kvt_cli_get(cli, "keep");
+    struct kvt_kernel_rule rules[RULES_MAX];
+    struct kvt_build_wishes wishes = {
+        .gpu = c->gpu.name, .stack = kvt_cli_get(cli, "stack"), .rules = rules};
+    const char *keep = kvt_cli_get(cli, "keep"), *rule;
+    int32_t at = 0;
     char *text = NULL;
     size_t count = 0;
-    if (keep != NULL)
+    while ((rule = kvt_cli_next(cli, "kernel", &at)) != NULL) {
+        if (wishes.rule_count == RULES_MAX)
+            return kvt_err_set(err, KVT_ELIMIT, "kernel: at most %d rules", RULES_MAX);
+        KVT_TRY(kvt_kernel_rule_parse(&rules[wishes.rule_count++], rule, err));
+    }
+    if (keep != NULL) {
         KVT_TRY(kvt_calibration_load(&kept, keep, &c->gpu, "", NULL, err));
+        wishes.keep = &kept;
+    }
     enum kvt_status status =
-        kvt_calibration_build(&built, c->fits, c->tables.series_count, keep != NULL ? &kept : NULL,
-                              c->gpu.name, kvt_cli_get(cli, "stack"), err);
+        kvt_calibration_build(&built, c->fits, c->tables.series_count, &wishes, err);
     kvt_calibration_release(&kept);
     if (status != KVT_OK)
         return status;
@@ -267,8 +278,9 @@ static enum kvt_status write_calibration(const struct kvt_cli *cli, struct calib
         add_own(cli, c, &built);
     FILE *out = open_memstream(&text, &count);
     if (out != NULL) {
-        kvt_calibration_print(&built, "Written by kvtwin calibrate. half_percent: 200 ln(factor).",
-                              out);
+        kvt_calibration_print(
+            &built,
+            "Written by kvtwin calibrate. Surfaces: 200 ln(factor), see sim/cost/surface.h.", out);
         if (fclose(out) != 0)
             text = NULL;
     }
@@ -330,6 +342,9 @@ static const struct kvt_cli_option options[] = {
     {"test", "TABLE", "a table that takes no part in the fit: report its errors instead; repeats"},
     {"gpu", "NAME", "the GPU of the tables (a name or a file); default: as their file names say"},
     {"stack", "NAME", "the stack that the calibration is for; default: that of most rows"},
+    {"kernel", "FAMILY[:HIDDEN]=TEXT",
+     "where tables hold several kernels of a family: the one whose kernel_source holds TEXT, for "
+     "all models or those of one hidden size; repeats, the first that matches counts"},
     {"keep", "CAL", "take families that no table covers from this calibration (a name or a file)"},
     {"serving", "CONFIG",
      "fit host constants of this server to results of vllm bench serve or SGLang's bench_serving"},
@@ -345,8 +360,9 @@ const struct kvt_command kvt_command_calibrate = {
         "fits a law and a surface to every series of them, and prints the errors on rows and "
         "whole\n"
         "shapes that were held out. Tables that cannot be kernel times (faster than the memory,\n"
-        "flat in size, slower over a smaller cache) are reported and left out. -o writes the\n"
-        "calibration. Two threads fit about 10,000 rows a second.\n"
+        "flat in size, slower over a smaller cache, mostly launches) are reported and left out. "
+        "-o\n"
+        "writes the calibration. Two threads fit about 10,000 rows a second.\n"
         "Tables of kvtwin bench need --gpu; their small grids get a law with few parameters, each\n"
         "with the interval that 95 % of such tables would hold it in, and what they did not "
         "measure\n"

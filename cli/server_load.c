@@ -78,8 +78,6 @@ static bool read_limits(struct kvt_server_row *row, struct kvt_server_load *load
     if (strstr(notes, "enforce-eager") != NULL || strstr(notes, "enforce_eager") != NULL ||
         strstr(notes, "disable-cuda-graph ") != NULL)
         return kvt_server_refuse(row, "without CUDA graphs: decode steps are not calibrated");
-    if (strstr(notes, "deepep") != NULL)
-        return kvt_server_refuse(row, "DeepEP: expert dispatch has no law yet");
     return true;
 }
 
@@ -327,8 +325,9 @@ static void print_server(FILE *out, const struct kvt_server_row *row,
     fprintf(out, "model: {name: %s}\nengine: %s\nfleet:\n  serve:\n    replicas: %d\n",
             row->model.name, kvt_engine_names[want->engine], row->replicas);
     fprintf(out, "    gpu: %s\n", row->gpu.name);
-    fprintf(out, "    parallel: {tp: %d, pp: %d, dp: %d, ep: %d, dcp: %d}\n", want->layout.tp,
-            want->layout.pp, want->layout.dp, want->layout.ep, want->layout.dcp);
+    fprintf(out, "    parallel: {tp: %d, pp: %d, dp: %d, ep: %d, dcp: %d, moe_a2a: %s}\n",
+            want->layout.tp, want->layout.pp, want->layout.dp, want->layout.ep, want->layout.dcp,
+            kvt_moe_a2a_names[row->moe_a2a]);
     if (kvt_model_load(&plain, row->model.name, &why) != KVT_OK ||
         plain.weights != row->model.weights)
         fprintf(out, "    weights: %s\n", kvt_weight_dtype_names[row->model.weights]);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "sim/base/units.h"
 
@@ -212,6 +213,16 @@ static bool read_kv(struct kvt_server_row *row)
 
 /* ---- layout and the rest ---- */
 
+/* --moe-a2a-backend=deepep, or the word alone. */
+static bool is_dispatched(const struct kvt_server_row *row)
+{
+    const char *notes = kvt_server_field(row, "notes");
+    for (; *notes != '\0'; notes++)
+        if (strncasecmp(notes, "deepep", 6) == 0)
+            return true;
+    return false;
+}
+
 /* dp is ranks of attention inside the tp GPUs (SGLang), or whole replicas (n_gpus == tp * dp). */
 static bool read_layout(struct kvt_server_row *row)
 {
@@ -236,6 +247,9 @@ static bool read_layout(struct kvt_server_row *row)
     for (int32_t g = 0; g < row->model.group_count; g++) /* padded with copies, if more */
         if (row->model.groups[g].mlp.experts > 0 && ep > row->model.groups[g].mlp.experts)
             ep = row->model.groups[g].mlp.experts;
+    row->moe_a2a = is_dispatched(row) && tp > 1 ? KVT_MOE_A2A_DEEPEP : KVT_MOE_A2A_NONE;
+    if (row->moe_a2a == KVT_MOE_A2A_DEEPEP) /* which implies experts over all ranks */
+        ep = tp;
     row->want.layout = (struct kvt_layout){.tp = (int32_t)tp,
                                            .pp = (int32_t)pp,
                                            .dp = inside ? (int32_t)dp : 1,

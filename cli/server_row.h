@@ -22,6 +22,7 @@ struct kvt_server_row {
     struct kvt_memory_want want; /* points at model and gpu: the row must not move */
     int32_t minor;    /* of vLLM's 0.minor; of a version that is only a date, by its month */
     int32_t replicas; /* whole servers side by side, behind one address */
+    enum kvt_moe_a2a moe_a2a;
     bool all_linears; /* a 4-bit recipe (AWQ, GPTQ) that takes every linear */
     char reason[160]; /* why it is not supported */
 };

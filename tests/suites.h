@@ -21,9 +21,11 @@
     X(costs)            \
     X(calibration)      \
     X(cost)             \
+    X(recipe)           \
     X(host)             \
     X(errors)           \
     X(fit)              \
+    X(fit_parameters)   \
     X(bench_table)      \
     X(rare)             \
     X(faults)           \

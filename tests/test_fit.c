@@ -323,7 +323,9 @@ static void impossible_rows_are_left_out_and_bad_tables_not_used(void)
                                : "10 of 402 rows left out: faster than the memory",
                     "");
         struct kvt_calibration c;
-        CHECK_OK(kvt_calibration_build(&c, &fit, 1, NULL, "h200-sxm", NULL, &err), err);
+        CHECK_OK(
+            kvt_calibration_build(&c, &fit, 1, &(struct kvt_build_wishes){.gpu = "h200-sxm"}, &err),
+            err);
         CHECK_I64(c.law_count, bad == 0, "what is bad is not written");
         CHECK_TEXT(c.name, "h200-sglang", "");
         kvt_calibration_release(&c);
@@ -368,7 +370,10 @@ static void a_fit_reads_back_as_it_was_written_and_in_any_order_of_rows(void)
             text.bytes = moved;
         }
         CHECK_OK(fit_text(text.bytes, &tables, &fit, &err), err);
-        CHECK_OK(kvt_calibration_build(&built, &fit, 1, NULL, "h200-sxm", "sglang", &err), err);
+        CHECK_OK(kvt_calibration_build(
+                     &built, &fit, 1,
+                     &(struct kvt_build_wishes){.gpu = "h200-sxm", .stack = "sglang"}, &err),
+                 err);
         printed[turn] = print(&built);
         CHECK_OK(kvt_calibration_parse(&read, "cal.yaml", printed[turn], strlen(printed[turn]),
                                        &gpu, NULL, &err),
@@ -450,6 +455,26 @@ static void a_surface_is_linear_in_logarithms_and_flat_outside(void)
     kvt_calibration_release(&c);
 }
 
+/* 2048 is 0: "W0" is 2048, "V-" 2047, "00" and "--" the ends. */
+static void packed_values_are_half_percents(void)
+{
+    static const char text[] = "calibration: mine\ngpu: h200-sxm\nstack: sglang\nsource: test\n"
+                               "laws:\n- family: gemm-bf16\n  law: roofline\n  t0: 1 us\n"
+                               "  surface:\n    axes: [m]\n    m: [1, 2, 4, 8, 16]\n"
+                               "    packed: >-\n      W0V-W2\n      00--\n  source: test\n";
+    static const double half_percents[] = {0, -1, 2, -2048, 2047};
+    struct kvt_calibration c;
+    struct kvt_err err = {0};
+    CHECK_OK(kvt_calibration_parse(&c, "cal.yaml", text, strlen(text), &gpu, NULL, &err), err);
+    for (int i = 0; i < 5; i++) {
+        struct kvt_work w = {0};
+        w.dim[KVT_DIM_M] = 1 << i;
+        CHECK_CLOSE(kvt_law_time(kvt_calibration_law(&c, KVT_FAMILY_GEMM_BF16, &w), &w, NULL),
+                    1e-6 * exp(half_percents[i] / 200.0), 1e-12, "");
+    }
+    kvt_calibration_release(&c);
+}
+
 static void a_bad_surface_says_where(void)
 {
     static const struct {
@@ -467,6 +492,9 @@ static void a_bad_surface_says_where(void)
          "half_percent: want 2 whole numbers from -20000 to "
          "20000, got 1"},
         {"{axes: [m], m: [1, 2], half_percent: 1 2.5}", "got 2 and then \".5\""},
+        {"{axes: [m], m: [1, 2], packed: W0W}", "packed: want 4 digits of base 64, got 3"},
+        {"{axes: [m], m: [1, 2], packed: W0W0W}", "packed: want 4 digits of base 64, got 5"},
+        {"{axes: [m], m: [1, 2], packed: W0.0}", "got 2 and then \".0\""},
         {"{axes: [m], m: [1, 2], half_percent: 1 99999}", "got 1 and then \"99999\""},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -530,6 +558,7 @@ const struct check_test check_fit[] = {
     {"shipped calibrations print as they read", shipped_calibrations_print_as_they_read, false},
     {"a surface is linear in logarithms and flat outside",
      a_surface_is_linear_in_logarithms_and_flat_outside, false},
+    {"packed values are half percents", packed_values_are_half_percents, false},
     {"a bad surface says where", a_bad_surface_says_where, false},
     {"public GEMM tables fit within the figures", public_gemm_tables_fit_within_the_figures, true},
     {NULL, NULL, false},

@@ -98,8 +98,12 @@ static void rows_become_the_config_that_they_state(void)
         {"model=Qwen/Qwen3-8B-FP8", {"weights: fp8-block\n"}},
         {"weight_dtype=FP8;kv_dtype=fp8_e4m3", {"weights: fp8-block\n", "kv: fp8\n"}},
         {"model=DeepSeek-R1-0528;gpu=H200;gpu_mem_gb=141;n_gpus=8;tp=8;dp=8;mem_fraction=0.85",
-         {"name: deepseek-v3}", "gpu: h200-sxm\n", "parallel: {tp: 8, pp: 1, dp: 8, ep: 1, dcp: 1}",
+         {"name: deepseek-v3}", "gpu: h200-sxm\n",
+          "parallel: {tp: 8, pp: 1, dp: 8, ep: 1, dcp: 1, moe_a2a: none}",
           "memory: {fraction: 0.8500}\n"}},
+        {"model=GLM-5.2-FP8;gpu=H200;gpu_mem_gb=141;n_gpus=8;tp=8;dp=8;"
+         "notes=flags: --enable-dp-attention --moe-a2a-backend=deepep",
+         {"parallel: {tp: 8, pp: 1, dp: 8, ep: 8, dcp: 1, moe_a2a: deepep}"}},
         {"n_gpus=4;tp=1;dp=4;engine=vLLM", {"replicas: 4\n", "parallel: {tp: 1, pp: 1, dp: 1,"}},
         {"model=GLM-5.2-FP8;gpu=B200;gpu_mem_gb=180;n_gpus=8;tp=8", {"kv: fp8\n"}},
         {"model=GLM-5.2-FP8;gpu=H200;gpu_mem_gb=141;n_gpus=8;tp=8", {"kv: bf16\n"}},
@@ -196,7 +200,6 @@ static void what_is_not_modelled_is_listed_with_its_reason(void)
         {"kv_dtype=fp8_skip_swa", "kv_dtype \"fp8_skip_swa\""},
         {"n_gpus=16;tp=16", "16 GPUs of one server"},
         {"notes=flags: --enforce-eager", "without CUDA graphs"},
-        {"notes=DeepEP", "expert dispatch"},
         {"isl_tokens=", "no length of prompts"},
         {"osl_tokens=", "no length of outputs"},
         {"osl_tokens=1.5", "osl_tokens is \"1.5\", want a count"},
@@ -396,6 +399,37 @@ static void real_servers_come_out_about_as_measured(void)
     kvt_table_free(&table);
 }
 
+/* The published cost of the tag check is a few tenths of a percent: within 0.4 points. GLM-5.2's
+ * sweep, nothing fitted, within 12 % from 8 requests on; with the floor that is fitted to the point
+ * at one request, one row is marked as fitted. */
+static void published_results_come_out(void)
+{
+    struct kvt_reproduced_list list = {0};
+    err = (struct kvt_err){0};
+    static const char *const names[] = {"glm-5.2-tag-check", "glm-5.2-fp8",
+                                        "glm-5.2-fp8-host-floor"};
+    int32_t fitted = 0, checks = 0;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        CHECK_OK(kvt_reproduce_published(names[i], 0, &list, &err), err);
+    for (int32_t i = 0; i < list.count; i++) {
+        const struct kvt_reproduced *row = &list.rows[i];
+        double error = row->predicted / row->observed - 1.0;
+        bool slow_host = strstr(row->row, "host-floor") != NULL;
+        fitted += strcmp(row->kind, "fitted") == 0;
+        if (strcmp(row->metric, "tag_check_overhead") == 0) {
+            CHECK_NOTE(fabs(row->predicted - row->observed) <= 0.004, row->row);
+            checks++;
+        } else if (strcmp(row->metric, "output_throughput") == 0 && row->observed < 100.0) {
+            CHECK_NOTE(slow_host ? fabs(error) < 0.02 : error > 0.4, row->row);
+        } else if (strcmp(row->metric, "output_throughput") == 0) {
+            CHECK_NOTE(fabs(error) < 0.12, row->row);
+        }
+    }
+    CHECK_I64(checks, 4, "of the tag check");
+    CHECK_I64(fitted, 1, "rows that a constant was fitted to");
+    kvt_reproduced_free(&list);
+}
+
 const struct check_test check_reproduce[] = {
     {"rows become the config that they state", rows_become_the_config_that_they_state, false},
     {"lengths follow what the row says of them", lengths_follow_what_the_row_says_of_them, false},
@@ -411,5 +445,6 @@ const struct check_test check_reproduce[] = {
     {"a data sheet prices other GPUs when asked", a_data_sheet_prices_other_gpus_when_asked, false},
     {"a wrong table is named with its place", a_wrong_table_is_named_with_its_place, false},
     {"real servers come out about as measured", real_servers_come_out_about_as_measured, false},
+    {"published results come out", published_results_come_out, false},
     {NULL, NULL, false},
 };

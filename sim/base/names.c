@@ -5,6 +5,7 @@ const char *const kvt_weight_dtype_names[KVT_WEIGHT_DTYPE_COUNT] = {KVT_WEIGHT_D
 const char *const kvt_kv_dtype_names[KVT_KV_DTYPE_COUNT] = {KVT_KV_DTYPES(X)};
 const char *const kvt_engine_names[KVT_ENGINE_COUNT] = {KVT_ENGINES(X)};
 const char *const kvt_role_names[KVT_ROLE_COUNT] = {KVT_ROLES(X)};
+const char *const kvt_moe_a2a_names[KVT_MOE_A2A_COUNT] = {KVT_MOE_A2AS(X)};
 const char *const kvt_free_order_names[KVT_FREE_ORDER_COUNT] = {KVT_FREE_ORDERS(X)};
 const char *const kvt_router_names[KVT_ROUTER_COUNT] = {KVT_ROUTERS(X)};
 const char *const kvt_stream_names[KVT_STREAM_COUNT] = {KVT_STREAMS(X)};

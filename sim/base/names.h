@@ -33,6 +33,11 @@
 
 #define KVT_ROLES(X) X(PREFILL, "prefill") X(DECODE, "decode") X(SERVE, "serve")
 
+/* How tokens reach the ranks that hold their experts. */
+#define KVT_MOE_A2AS(X)               \
+    X(NONE,   "none")                 /* all ranks see all tokens */ \
+    X(DEEPEP, "deepep")               /* dispatch to the experts chosen, and combine */
+
 #define KVT_FREE_ORDERS(X) X(LIFO, "lifo") X(FIFO, "fifo")
 
 #define KVT_ROUTERS(X)                \
@@ -120,6 +125,9 @@ enum kvt_engine { KVT_ENGINES(X) KVT_ENGINE_COUNT };
 #define X(name, text) KVT_ROLE_##name,
 enum kvt_role { KVT_ROLES(X) KVT_ROLE_COUNT };
 #undef X
+#define X(name, text) KVT_MOE_A2A_##name,
+enum kvt_moe_a2a { KVT_MOE_A2AS(X) KVT_MOE_A2A_COUNT };
+#undef X
 #define X(name, text) KVT_FREE_##name,
 enum kvt_free_order { KVT_FREE_ORDERS(X) KVT_FREE_ORDER_COUNT };
 #undef X
@@ -161,6 +169,7 @@ extern const char *const kvt_weight_dtype_names[KVT_WEIGHT_DTYPE_COUNT];
 extern const char *const kvt_kv_dtype_names[KVT_KV_DTYPE_COUNT];
 extern const char *const kvt_engine_names[KVT_ENGINE_COUNT];
 extern const char *const kvt_role_names[KVT_ROLE_COUNT];
+extern const char *const kvt_moe_a2a_names[KVT_MOE_A2A_COUNT];
 extern const char *const kvt_free_order_names[KVT_FREE_ORDER_COUNT];
 extern const char *const kvt_router_names[KVT_ROUTER_COUNT];
 extern const char *const kvt_stream_names[KVT_STREAM_COUNT];

@@ -39,6 +39,10 @@ static void check_parallel(const struct checker *c, enum kvt_role role)
     if (p->tp % p->ep != 0) {
         snprintf(path, sizeof path, "fleet.%s.parallel.ep", name);
         complain(c, path, "want a divisor of tp (%d), got %d", p->tp, p->ep);
+    } else if (p->moe_a2a == KVT_MOE_A2A_DEEPEP && (p->ep != p->tp || p->tp == 1)) {
+        snprintf(path, sizeof path, "fleet.%s.parallel.moe_a2a", name);
+        complain(c, path, "deepep wants ep = tp and more than one GPU, got ep %d and tp %d", p->ep,
+                 p->tp);
     }
 }
 

@@ -32,7 +32,8 @@ struct kvt_config_source {
 
 struct kvt_config_parallel {
     int32_t tp, pp, dp, ep,
-        dcp; /* dp: ranks of DP attention inside the replica (tp/dp GPUs each) */
+        dcp;                  /* dp: ranks of DP attention inside the replica (tp/dp GPUs each) */
+    enum kvt_moe_a2a moe_a2a; /* deepep: ep is tp */
 };
 
 struct kvt_config_memory {
@@ -54,6 +55,7 @@ struct kvt_config_scheduler {
     enum kvt_free_order free_order; /* of the page free list */
     double conservativeness;        /* sglang: scales the estimate of growth at admission; 1 */
     int64_t reserved_decode_tokens; /* sglang decode role: 512 */
+    double host_floor;              /* s, of a decode step; < 0: the calibration's */
 };
 
 struct kvt_config_guard {

@@ -65,6 +65,9 @@ static const struct kvt_rule parallel_rules[] = {
     ROW(INT32, "dcp", P, dcp, "decode context parallelism: ranks that share a request's KV; "
         "divides tp/dp", .min = 1, .max = 1024, .standard = "1",
         .aliases = "decode_context_parallel_size dcp_size"),
+    ROW(NAME, "moe_a2a", P, moe_a2a, "how tokens reach the ranks of their experts: all to all "
+        "ranks, or by DeepEP's dispatch and combine (wants ep = tp)", .standard = "none",
+        SET_OF(kvt_moe_a2a_names), .aliases = "moe_a2a_backend"),
     END
 };
 #undef P
@@ -107,6 +110,9 @@ static const struct kvt_rule scheduler_rules[] = {
     ROW(INT64, "reserved_decode_tokens", C, reserved_decode_tokens, "sglang: tokens that a decode "
         "role keeps free for each request", .max = 1e9, .standard = "512",
         .aliases = "num_reserved_decode_tokens"),
+    ROW(REAL, "host_floor", C, host_floor, "a decode step takes at least this, as without CUDA "
+        "graphs; unset: the calibration's", .dimension = KVT_DIMENSION_TIME, .flags = KVT_ABOVE,
+        .max = 1),
     END
 };
 #undef C

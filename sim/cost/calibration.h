@@ -16,13 +16,14 @@
  *       t0: 3.6 us
  *       bandwidth: 4.24 TB/s
  *       ...
+ *       plus_minus: {t0: 0.02}   # optional: half of a 95 % interval of a parameter's logarithm
  *       grid: {n: [256, 65536]}  # optional: where it was fitted; a model outside gets a warning
  *       surface:                 # optional: a factor on a grid of sizes (surface.h)
  *         axes: [m, n]           # up to 5; the last runs fastest
  *         m: [1, 16, 256]        # knots of each
  *         n: [256, 65536]
  *         half_percent: >-          # 200 ln(factor) at each knot
- *           12 -3 40 -8 0 5
+ *           12 -3 40 -8 0 5        # longer ones: packed, two digits of base 64 each (surface.h)
  *       held_out: {rows: 512, median: 0.05, mean: 0.08}   # or in_sample:; also p90, floor
  *       unseen: {rows: 900, median: 0.06, mean: 0.1, p90: 0.2, low: 0.8, high: 1.2, coverage: 0.9}
  *       scatter: 0.3             # optional, for what no table says: 90 % of the true times lie

@@ -48,10 +48,10 @@ enum { NUMBER_KEYS = sizeof number_keys / sizeof number_keys[0] };
 enum { LIST_KEYS = sizeof list_keys / sizeof list_keys[0] };
 
 static const char *const law_keys[] = {
-    "family", "law",    "t0",    "serial",       "bandwidth",       "flops",
-    "p",      "tokens", "split", "split_tokens", "index_bandwidth", "at",
-    "time",   "rate",   "when",  "grid",         "held_out",        "in_sample",
-    "source", "pad",    "skew",  "unseen",       "surface",         "scatter"};
+    "family", "law",     "t0",           "serial",          "bandwidth", "flops", "p",
+    "tokens", "split",   "split_tokens", "index_bandwidth", "at",        "time",  "rate",
+    "when",   "grid",    "held_out",     "in_sample",       "source",    "pad",   "skew",
+    "unseen", "surface", "scatter",      "plus_minus"};
 static const char *const file_keys[] = {"calibration", "gpu",    "stack", "version",
                                         "skew",        "source", "laws"};
 /* Errors: all but the last two are wanted by in_sample and held_out, low to coverage by unseen. */
@@ -59,6 +59,7 @@ static const char *const error_keys[] = {"rows", "median", "mean", "p90", "floor
 static const char *const unseen_keys[] = {"rows", "median", "mean",    "p90",
                                           "low",  "high",   "coverage"};
 static const char surface_axes_key[] = "axes", surface_values_key[] = "half_percent";
+static const char surface_packed_key[] = "packed";
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 struct reader {
@@ -315,17 +316,42 @@ static void read_surface_values(struct reader *r, const yaml_node_t *node,
              surface_values_key, surface->count, count, text + strspn(text, " \n"));
 }
 
+/* The same numbers in two digits of base 64 each, KVT_SURFACE_PACKED_ZERO for 0. */
+static void read_packed_values(struct reader *r, const yaml_node_t *node,
+                               struct kvt_surface *surface)
+{
+    const char *text = scalar_text(r, node, surface_packed_key, "pairs of digits");
+    int32_t digits = 0, value = 0;
+    for (; text != NULL && *text != '\0'; text++) {
+        const char *digit = strchr(kvt_surface_digits, *text);
+        if (*text == ' ' || *text == '\n')
+            continue;
+        if (digit == NULL)
+            break;
+        value = value * 64 % 4096 + (int32_t)(digit - kvt_surface_digits);
+        digits++;
+        if (digits % 2 == 0 && digits / 2 <= surface->count)
+            surface->values[digits / 2 - 1] = (value - KVT_SURFACE_PACKED_ZERO) / KVT_SURFACE_STEPS;
+    }
+    if (text != NULL && (*text != '\0' || digits != 2 * surface->count))
+        FAIL(r, node, "%s: want %d digits of base 64, got %d and then \"%.10s\"",
+             surface_packed_key, 2 * surface->count, digits, text);
+}
+
 static void read_surface(struct reader *r, const yaml_node_t *map, struct kvt_law *law)
 {
     if (!want_map(r, map, "surface"))
         return;
     const yaml_node_t *axes = find(r, map, surface_axes_key);
-    const yaml_node_t *values = find(r, map, surface_values_key);
+    const yaml_node_t *plain = find(r, map, surface_values_key);
+    const yaml_node_t *values = plain != NULL ? plain : find(r, map, surface_packed_key);
     size_t keys = (size_t)(map->data.mapping.pairs.top - map->data.mapping.pairs.start);
     if (axes == NULL || axes->type != YAML_SEQUENCE_NODE || item_count(axes) < 1 ||
         item_count(axes) > KVT_SURFACE_AXES || values == NULL || keys != item_count(axes) + 2) {
-        FAIL(r, map, "surface: want axes (a list of 1 to %d sizes), knots for each, and %s",
-             KVT_SURFACE_AXES, surface_values_key);
+        FAIL(r, map,
+             "surface: want axes (a list of 1 to %d sizes), knots for each, and %s "
+             "or %s",
+             KVT_SURFACE_AXES, surface_values_key, surface_packed_key);
         return;
     }
     struct kvt_surface *surface = calloc(1, sizeof *surface);
@@ -342,7 +368,10 @@ static void read_surface(struct reader *r, const yaml_node_t *map, struct kvt_la
     if (surface != NULL && !r->failed)
         kvt_surface_finish(surface);
     if (surface != NULL && surface->values != NULL) {
-        read_surface_values(r, values, surface);
+        if (plain != NULL)
+            read_surface_values(r, values, surface);
+        else
+            read_packed_values(r, values, surface);
         law->surface = surface;
     } else {
         if (!r->failed)
@@ -400,6 +429,17 @@ static int read_name(struct reader *r, const yaml_node_t *map, const char *key,
     return -1;
 }
 
+/* Half intervals of the parameters, in logarithms. */
+static void read_plus_minus(struct reader *r, const yaml_node_t *node, struct kvt_law *law)
+{
+    struct kvt_plus_minus *p = &law->plus_minus;
+    static const char *const keys[] = {"t0",     "serial", "bandwidth",    "flops",          "pad",
+                                       "tokens", "split",  "split_tokens", "index_bandwidth"};
+    double *const values[] = {&p->t0,     &p->serial, &p->bandwidth,    &p->flops,          &p->pad,
+                              &p->tokens, &p->split,  &p->split_tokens, &p->index_bandwidth};
+    read_number_map(r, node, "plus_minus", keys, values, COUNT(keys), 0);
+}
+
 static void read_numbers(struct reader *r, const yaml_node_t *map, struct kvt_law *law)
 {
     for (size_t i = 0; i < NUMBER_KEYS + LIST_KEYS; i++) {
@@ -437,6 +477,8 @@ static void read_law(struct reader *r, const yaml_node_t *map, struct kvt_law *l
     read_numbers(r, map, law);
     read_lists(r, map, law);
     read_errors(r, map, law);
+    if (find(r, map, "plus_minus") != NULL)
+        read_plus_minus(r, find(r, map, "plus_minus"), law);
     if (find(r, map, "scatter") != NULL)
         read_scatter(r, find(r, map, "scatter"), law);
     if (find(r, map, "surface") != NULL)

@@ -5,7 +5,8 @@
 
 #include "sim/cost/surface.h"
 
-#define COLUMNS 100
+#define COLUMNS      100
+#define PLAIN_VALUES 64 /* surfaces up to this many values are written as numbers */
 
 /* A value with the unit in which it reads best: its name and how many base units it is. */
 struct unit {
@@ -107,7 +108,7 @@ static void print_numbers(const struct kvt_law *law, FILE *out)
     const struct {
         const char *key;
         double value;
-    } plain[] = {{"p", rooflike ? law->p : 0.0},
+    } plain[] = {{"p", rooflike && law->p != 3.0 ? law->p : 0.0},
                  {"pad", law->pad},
                  {"skew", law->skew},
                  {"tokens", law->tokens},
@@ -123,22 +124,18 @@ static void print_numbers(const struct kvt_law *law, FILE *out)
     }
 }
 
-static void print_surface(const struct kvt_surface *surface, FILE *out)
+static long half_percents(const struct kvt_surface *surface, int32_t i)
 {
-    fprintf(out, "  surface:\n    axes: [");
-    for (int32_t a = 0; a < surface->axes; a++)
-        fprintf(out, "%s%s", a > 0 ? ", " : "", kvt_axis_names[surface->axis[a].size]);
-    fprintf(out, "]\n");
-    for (int32_t a = 0; a < surface->axes; a++) {
-        fprintf(out, "    %s: ", kvt_axis_names[surface->axis[a].size]);
-        print_list("", surface->axis[a].at, surface->axis[a].count, NULL, 0, out);
-    }
+    return lround(surface->values[i] * KVT_SURFACE_STEPS);
+}
+
+static void print_plain(const struct kvt_surface *surface, FILE *out)
+{
     fprintf(out, "    half_percent: >-\n");
     int column = 0;
     for (int32_t i = 0; i < surface->count; i++) {
         char text[16];
-        int count =
-            snprintf(text, sizeof text, "%ld", lround(surface->values[i] * KVT_SURFACE_STEPS));
+        int count = snprintf(text, sizeof text, "%ld", half_percents(surface, i));
         if (column == 0)
             column = fprintf(out, "      ");
         else
@@ -151,33 +148,155 @@ static void print_surface(const struct kvt_surface *surface, FILE *out)
     }
 }
 
-static void print_errors(const struct kvt_law *law, FILE *out)
+static void print_packed(const struct kvt_surface *surface, FILE *out)
 {
-    const struct kvt_unseen *u = &law->unseen;
-    if (law->error_rows > 0) {
-        fprintf(out, "  %s: {rows: %lld, median: %.4f, mean: %.4f",
-                law->held_out ? "held_out" : "in_sample", (long long)law->error_rows,
-                law->error_median, law->error_mean);
-        if (law->error_p90 > 0.0)
-            fprintf(out, ", p90: %.4f", law->error_p90);
-        if (law->repeat_floor > 0.0)
-            fprintf(out, ", floor: %.4f", law->repeat_floor);
-        fprintf(out, "}\n");
+    enum { VALUES_PER_LINE = 46 };
+    fprintf(out, "    packed: >-");
+    for (int32_t i = 0; i < surface->count; i++) {
+        long value = half_percents(surface, i) + KVT_SURFACE_PACKED_ZERO;
+        value = value < 0 ? 0 : value > 4095 ? 4095 : value;
+        if (i % VALUES_PER_LINE == 0)
+            fprintf(out, "\n      ");
+        fputc(kvt_surface_digits[value / 64], out);
+        fputc(kvt_surface_digits[value % 64], out);
     }
-    if (u->rows > 0) {
-        fprintf(out,
-                "  unseen: {rows: %lld, median: %.4f, mean: %.4f, p90: %.4f, low: %.4f, high: %.4f",
-                (long long)u->rows, u->median, u->mean, u->p90, u->low, u->high);
-        if (u->coverage > 0.0)
-            fprintf(out, ", coverage: %.3f", u->coverage);
-        fprintf(out, "}\n");
+    fputc('\n', out);
+}
+
+/* The grid, but for sizes that `when` allows one value of. */
+static void print_grid(const struct kvt_law *law, FILE *out)
+{
+    struct kvt_range grid[KVT_DIM_COUNT];
+    for (int d = 0; d < KVT_DIM_COUNT; d++) {
+        bool fixed = law->when[d].max > 0.0 && law->when[d].min == law->when[d].max;
+        grid[d] = fixed ? (struct kvt_range){0} : law->grid[d];
     }
+    print_ranges("  grid: {", grid, out);
+}
+
+static void print_plus_minus(const struct kvt_plus_minus *p, FILE *out)
+{
+    const struct {
+        const char *key;
+        double half;
+    } rows[] = {{"t0", p->t0},
+                {"serial", p->serial},
+                {"bandwidth", p->bandwidth},
+                {"flops", p->flops},
+                {"pad", p->pad},
+                {"tokens", p->tokens},
+                {"split", p->split},
+                {"split_tokens", p->split_tokens},
+                {"index_bandwidth", p->index_bandwidth}};
+    const char *before = "  plus_minus: {";
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (rows[i].half <= 0.0)
+            continue;
+        fprintf(out, "%s%s: %.2g", before, rows[i].key, rows[i].half);
+        before = ", ";
+    }
+    if (before[0] == ',')
+        fprintf(out, "}\n");
+}
+
+static void print_surface(const struct kvt_surface *surface, FILE *out)
+{
+    fprintf(out, "  surface:\n    axes: [");
+    for (int32_t a = 0; a < surface->axes; a++)
+        fprintf(out, "%s%s", a > 0 ? ", " : "", kvt_axis_names[surface->axis[a].size]);
+    fprintf(out, "]\n");
+    for (int32_t a = 0; a < surface->axes; a++) {
+        fprintf(out, "    %s: ", kvt_axis_names[surface->axis[a].size]);
+        print_list("", surface->axis[a].at, surface->axis[a].count, NULL, 0, out);
+    }
+    if (surface->count > PLAIN_VALUES)
+        print_packed(surface, out);
+    else
+        print_plain(surface, out);
+}
+
+static void print_unseen(const struct kvt_unseen *u, FILE *out)
+{
+    fprintf(out, "{rows: %lld, median: %.4f, mean: %.4f, p90: %.4f, low: %.4f, high: %.4f",
+            (long long)u->rows, u->median, u->mean, u->p90, u->low, u->high);
+    if (u->coverage > 0.0)
+        fprintf(out, ", coverage: %.3f", u->coverage);
+    fprintf(out, "}\n");
+}
+
+static void print_held_out(const struct kvt_law *law, FILE *out)
+{
+    fprintf(out, "{rows: %lld, median: %.4f, mean: %.4f", (long long)law->error_rows,
+            law->error_median, law->error_mean);
+    if (law->error_p90 > 0.0)
+        fprintf(out, ", p90: %.4f", law->error_p90);
+    if (law->repeat_floor > 0.0)
+        fprintf(out, ", floor: %.4f", law->repeat_floor);
+    fprintf(out, "}\n");
+}
+
+/* Laws of one fit share their source and their errors. */
+static bool same_fit(const struct kvt_law *a, const struct kvt_law *b)
+{
+    const struct kvt_unseen *u = &a->unseen, *v = &b->unseen;
+    return a->held_out && b->held_out && a->error_rows == b->error_rows &&
+           a->error_median == b->error_median && a->error_mean == b->error_mean &&
+           a->error_p90 == b->error_p90 && a->repeat_floor == b->repeat_floor &&
+           u->rows == v->rows && u->median == v->median && u->mean == v->mean && u->p90 == v->p90 &&
+           u->low == v->low && u->high == v->high && u->coverage == v->coverage &&
+           strcmp(a->source, b->source) == 0;
+}
+
+static void print_scatter(const struct kvt_law *law, FILE *out)
+{
     if (law->scatter > 0.0)
         fprintf(out, "  scatter: %.4g\n", law->scatter);
     if (law->scatter_time > 0.0) {
         print_quantity("  scatter: ", law->scatter_time, UNITS(times), out);
         fputc('\n', out);
     }
+}
+
+/* Errors and source; the first law of a fit names them by anchors (&), the others repeat them (*):
+ * a fit of many models would else say the same a dozen times. */
+static void print_origin(const struct kvt_calibration *calibration, int32_t index, FILE *out)
+{
+    const struct kvt_law *law = &calibration->laws[index];
+    int32_t first = 0, last = calibration->law_count - 1;
+    while (first < index && !same_fit(&calibration->laws[first], law))
+        first++;
+    while (last > index && !same_fit(&calibration->laws[last], law))
+        last--;
+    char anchor[32] = "";
+    bool repeats = first < index;
+    if (first < last && law->held_out)
+        snprintf(anchor, sizeof anchor, "%sfit%d_", repeats ? "*" : "&", first);
+    if (law->error_rows > 0 && repeats)
+        fprintf(out, "  held_out: %serrors\n", anchor);
+    else if (law->error_rows > 0) {
+        fprintf(out, "  %s: ", law->held_out ? "held_out" : "in_sample");
+        if (anchor[0] != '\0')
+            fprintf(out, "%serrors ", anchor);
+        print_held_out(law, out);
+    }
+    if (law->unseen.rows > 0 && repeats)
+        fprintf(out, "  unseen: %sunseen\n", anchor);
+    else if (law->unseen.rows > 0) {
+        fprintf(out, "  unseen: ");
+        if (anchor[0] != '\0')
+            fprintf(out, "%sunseen ", anchor);
+        print_unseen(&law->unseen, out);
+    }
+    print_scatter(law, out);
+    if (repeats) {
+        fprintf(out, "  source: %ssource\n", anchor);
+        return;
+    }
+    fprintf(out, "  source: ");
+    if (anchor[0] != '\0')
+        fprintf(out, "%ssource ", anchor);
+    fprintf(out, ">-\n");
+    print_folded(law->source, 4, out);
 }
 
 void kvt_calibration_print(const struct kvt_calibration *calibration, const char *note, FILE *out)
@@ -202,11 +321,10 @@ void kvt_calibration_print(const struct kvt_calibration *calibration, const char
                 kvt_law_names[law->kind]);
         print_ranges("  when: {", law->when, out);
         print_numbers(law, out);
-        print_ranges("  grid: {", law->grid, out);
+        print_plus_minus(&law->plus_minus, out);
+        print_grid(law, out);
         if (law->surface != NULL)
             print_surface(law->surface, out);
-        print_errors(law, out);
-        fprintf(out, "  source: >-\n");
-        print_folded(law->source, 4, out);
+        print_origin(calibration, i, out);
     }
 }

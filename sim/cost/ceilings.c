@@ -43,7 +43,8 @@ static bool has_family(const struct kvt_calibration *c, enum kvt_family family)
 static bool is_apart(enum kvt_family family)
 {
     return family == KVT_FAMILY_ALL_REDUCE || family == KVT_FAMILY_ALL_GATHER ||
-           family == KVT_FAMILY_REDUCE_SCATTER || family == KVT_FAMILY_SEND ||
+           family == KVT_FAMILY_REDUCE_SCATTER || family == KVT_FAMILY_DISPATCH_LL ||
+           family == KVT_FAMILY_DISPATCH || family == KVT_FAMILY_SEND ||
            family == KVT_FAMILY_APPEND ||
            (family >= KVT_FAMILY_SPARSE_DECODE_BF16 && family <= KVT_FAMILY_INDEX_PREFILL);
 }

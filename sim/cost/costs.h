@@ -28,7 +28,7 @@
 
 #include "sim/base/ticks.h"
 
-#define KVT_COSTS_SEGMENTS  8
+#define KVT_COSTS_SEGMENTS  10
 #define KVT_COSTS_STEPS_MAX (INT64_C(1) << 40) /* of one run; keeps sums below 2^127 */
 
 struct kvt_cost_row { /* decode with exactly b requests */

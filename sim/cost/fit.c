@@ -1,5 +1,6 @@
 #include "sim/cost/fit.h"
 
+#include <gsl/gsl_cdf.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 #define EXCLUDED_SHARE 10   /* at most one row in so many may be left out as impossible */
 #define CACHE_BYTES    2e8  /* more than any cache of these GPUs keeps from call to call */
 #define SHAPES_MIN     16   /* unseen shapes, to split an interval's rows by them */
+#define INTERVAL_ROWS  40   /* so many rows have quantiles of their own */
 #define MODEL_ROWS_MIN 60   /* of one model of experts, for a surface of its own */
 #define FLAT_WORK      30.0 /* so much more work ... */
 #define FLAT_TIME      1.5  /* ... in less than so much more time: not kernel time */
@@ -211,11 +213,32 @@ void kvt_fit_grid(struct kvt_law *law, const struct kvt_sample *const samples[],
     }
 }
 
+/* Points of a law with times by batch: at the batches of the rows, or some of them. */
+static void set_points(struct kvt_law *law, const struct kvt_sample *const samples[], int64_t count)
+{
+    law->points = 0;
+    for (int64_t i = 0; i < count && law->points < KVT_LAW_POINTS; i++) {
+        double batch = samples[i]->work.batch;
+        int32_t at = 0;
+        while (at < law->points && law->at[at] < batch)
+            at++;
+        if (at < law->points && law->at[at] == batch)
+            continue;
+        for (int32_t k = law->points++; k > at; k--)
+            law->at[k] = law->at[k - 1];
+        law->at[at] = batch;
+    }
+    for (int32_t k = 1; k < law->points; k++)
+        law->time[k] = law->time[0];
+}
+
 /* One law with its surface on the rows. */
 static bool fit_one(struct kvt_law *law, int starts, double bandwidth_max,
                     const struct kvt_form *form, const struct kvt_form_axis axes[],
                     const struct kvt_sample *const samples[], int64_t count)
 {
+    if (law->kind == KVT_LAW_SPARSE)
+        set_points(law, samples, count);
     if (!kvt_fit_law(law, form->parameters, starts, bandwidth_max, samples, count))
         return false;
     kvt_fit_grid(law, samples, count);
@@ -310,21 +333,43 @@ static int half_of(const struct kvt_sample *s, bool by_shape)
     return (int)(hash_of((by_shape ? s->shape : s->key) + 1) & 1);
 }
 
+/* The interval of count ratios (sorted) from so many shapes: their quantiles, a little further out
+ * when shapes are few; of a few rows, that of a lognormal, since their quantiles are too narrow.
+ * The law itself is always inside. */
+static void interval_of(struct kvt_fit *fit, double ratios[], int64_t count, double shapes)
+{
+    fit->low = fit->high = 1.0;
+    if (count >= INTERVAL_ROWS) {
+        double q = fmax(0.0, 0.05 - 0.2 / fmax(shapes, 1.0));
+        fit->low = fmin(0.999, quantile(ratios, count, q));
+        fit->high = fmax(1.001, quantile(ratios, count, 1.0 - q));
+    } else if (count > 1) {
+        double mean = 0.0, squares = 0.0, n = (double)count;
+        for (int64_t i = 0; i < count; i++)
+            mean += log(ratios[i]) / n;
+        for (int64_t i = 0; i < count; i++)
+            squares += pow(log(ratios[i]) - mean, 2.0) / (n - 1.0);
+        double half = gsl_cdf_tdist_Pinv(0.95, n - 1.0) * sqrt(squares * (1.0 + 1.0 / n));
+        fit->low = fmin(0.999, exp(mean - half));
+        fit->high = fmax(1.001, exp(mean + half));
+    }
+}
+
 /* The interval from all rows, and its coverage: half of them set one, the other half is counted
  * against it, and the other way round. */
 static void set_interval(struct kvt_fit *fit, const struct kvt_law laws[], int32_t law_count,
-                         const struct kvt_sample *const samples[], int64_t count, bool by_shape,
+                         const struct kvt_sample *const samples[], int64_t count, int64_t shapes,
                          double scratch[])
 {
     int64_t inside = 0, all = 0;
+    bool by_shape = shapes >= SHAPES_MIN;
     for (int half = 0; half < 3; half++) { /* 2: all of them, last */
         int64_t n = 0;
         for (int64_t i = 0; i < count; i++)
             if (half == 2 || half_of(samples[i], by_shape) == half)
                 scratch[n++] = samples[i]->time / predict(laws, law_count, &samples[i]->work);
         qsort(scratch, (size_t)n, sizeof *scratch, by_value);
-        fit->low = quantile(scratch, n, 0.05);
-        fit->high = quantile(scratch, n, 0.95);
+        interval_of(fit, scratch, n, (double)(by_shape ? shapes : count) * (half < 2 ? 0.5 : 1.0));
         for (int64_t i = 0; half < 2 && n > 0 && i < count; i++) {
             if (half_of(samples[i], by_shape) == half)
                 continue;
@@ -341,11 +386,11 @@ static void measure(struct kvt_fit *fit, const struct kvt_law laws[], int32_t la
 {
     fit->held = errors_on(laws, law_count, split->held, split->held_count, scratch);
     fit->unseen = errors_on(laws, law_count, split->unseen, split->unseen_count, scratch);
-    bool few = split->unseen_shapes < SHAPES_MIN;
     if (split->unseen_count > 0)
-        set_interval(fit, laws, law_count, split->unseen, split->unseen_count, !few, scratch);
+        set_interval(fit, laws, law_count, split->unseen, split->unseen_count, split->unseen_shapes,
+                     scratch);
     else
-        set_interval(fit, laws, law_count, split->held, split->held_count, false, scratch);
+        set_interval(fit, laws, law_count, split->held, split->held_count, 0, scratch);
 }
 
 /* ---- the whole ---- */
@@ -439,7 +484,15 @@ enum kvt_status kvt_fit_series(struct kvt_fit *fit, struct kvt_series *series,
         free(scratch);
         return status;
     }
+    int64_t balanced = kvt_series_judge_routing(series);
     judge_speed(fit, series, gpu);
+    if (balanced > 0) {
+        size_t used = strlen(fit->trouble);
+        fit->excluded += balanced;
+        snprintf(fit->trouble + used, sizeof fit->trouble - used,
+                 "%s%lld balanced rows left out: faster than skewed ones of the same model",
+                 used > 0 ? "; " : "", (long long)balanced);
+    }
     const struct kvt_form *form = kvt_form_of(series);
     struct kvt_law *trial = NULL;
     int32_t trial_count = 0;
@@ -458,6 +511,13 @@ enum kvt_status kvt_fit_series(struct kvt_fit *fit, struct kvt_series *series,
             split.fitted[i] = &series->samples[i];
         fit->laws = fit_laws(series, form, gpu, split.fitted, series->count, &fit->law_count);
         laws_free(trial, trial_count);
+    }
+    if (fit->laws != NULL && fit->parameter_count == 0) { /* the general law took rows in order */
+        int64_t stride = kvt_fit_stride(series->count), fitted = series->count / stride;
+        for (int64_t i = 0; i < fitted; i++)
+            split.fitted[i] = &series->samples[i * stride];
+        kvt_fit_parameters(fit, &fit->laws[fit->law_count - 1], form->parameters, split.fitted,
+                           fitted);
     }
     free(split.fitted);
     free(scratch);

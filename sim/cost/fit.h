@@ -45,6 +45,8 @@ struct kvt_fit_errors { /* of |predicted/measured - 1| */
     double median, mean, p90;
 };
 
+#define KVT_FIT_PARAMETERS 8
+
 struct kvt_fit_parameter {
     const char *name;        /* "t0", "bandwidth" ... */
     double value, low, high; /* s, bytes/s, FLOP/s, tokens; 95 % of trials hold the truth */
@@ -59,8 +61,8 @@ struct kvt_fit {
     double floor;           /* mean |row/mean - 1| of repeats; 0: no repeats */
     struct kvt_fit_errors held, unseen;
     double low, high, coverage; /* of the 90 % interval; coverage 0: too few shapes */
-    int32_t parameter_count;    /* of a law alone; 0: a law with its surface */
-    struct kvt_fit_parameter parameters[8];
+    int32_t parameter_count;    /* of the law, the general one where models have their own */
+    struct kvt_fit_parameter parameters[KVT_FIT_PARAMETERS];
     bool bad;          /* must not be used; trouble says why */
     char trouble[200]; /* what is wrong with its rows; "" */
 };

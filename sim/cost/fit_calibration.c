@@ -7,35 +7,6 @@
 
 #include "sim/cost/surface.h"
 
-#define CONVERTS 1.5 /* so much slower than 16 bits: converting, not attending */
-
-void kvt_fits_judge(struct kvt_fit fits[], int32_t count)
-{
-    for (int32_t i = 0; i < count; i++) {
-        struct kvt_fit *fit = &fits[i];
-        const struct kvt_series *s = fit->series;
-        double log_ratio = 0.0;
-        for (int32_t k = 0; k < count; k++) {
-            const struct kvt_series *other = fits[k].series;
-            if (s->family != KVT_FAMILY_MLA_DECODE_FP8 ||
-                other->family != KVT_FAMILY_MLA_DECODE_BF16 || fits[k].law_count == 0 ||
-                strcmp(s->stack, other->stack) != 0 || strcmp(s->version, other->version) != 0)
-                continue;
-            log_ratio = 0.0;
-            for (int64_t r = 0; r < s->count; r++)
-                log_ratio += log(s->samples[r].time / kvt_fit_time(&fits[k], &s->samples[r].work));
-            log_ratio /= (double)s->count;
-        }
-        if (log_ratio < log(CONVERTS) || fit->bad)
-            continue;
-        snprintf(fit->trouble, sizeof fit->trouble,
-                 "8-bit KV takes %.1f times as long as 16-bit KV: the cache is converted at every "
-                 "call",
-                 exp(log_ratio));
-        fit->bad = true;
-    }
-}
-
 /* Numbers in versions compare as numbers, pre-releases ("1.3.0rc20") as they come. */
 static int version_compare(const char *a, const char *b)
 {
@@ -89,6 +60,33 @@ const struct kvt_fit *kvt_fits_for(const struct kvt_fit fits[], int32_t count,
     return best;
 }
 
+enum kvt_status kvt_kernel_rule_parse(struct kvt_kernel_rule *rule, const char *text,
+                                      struct kvt_err *err)
+{
+    size_t name = strcspn(text, ":=");
+    const char *kernel = strchr(text, '=');
+    *rule = (struct kvt_kernel_rule){0};
+    while (rule->family < KVT_FAMILY_COUNT &&
+           (strlen(kvt_family_names[rule->family]) != name ||
+            strncmp(kvt_family_names[rule->family], text, name) != 0))
+        rule->family++;
+    if (kernel == NULL || kernel[1] == '\0' || strlen(kernel + 1) >= sizeof rule->kernel)
+        return kvt_err_set(err, KVT_EUSAGE,
+                           "kernel: want FAMILY=KERNEL or FAMILY:HIDDEN=KERNEL, got \"%.60s\"",
+                           text);
+    if (rule->family == KVT_FAMILY_COUNT)
+        return kvt_err_set(err, KVT_EUSAGE, "kernel: no family is named \"%.*s\"", (int)name, text);
+    if (text[name] == ':') {
+        char *end;
+        rule->hidden = strtod(text + name + 1, &end);
+        if (end != kernel || !(rule->hidden >= 1.0))
+            return kvt_err_set(err, KVT_EUSAGE,
+                               "kernel: want a hidden size after \":\", got \"%.60s\"", text);
+    }
+    strcpy(rule->kernel, kernel + 1);
+    return KVT_OK;
+}
+
 static bool same_when(const struct kvt_law *a, const struct kvt_law *b)
 {
     return memcmp(a->when, b->when, sizeof a->when) == 0;
@@ -116,6 +114,28 @@ static enum kvt_status add_law(struct kvt_calibration *c, const struct kvt_law *
     return KVT_OK;
 }
 
+static void set_plus_minus(struct kvt_plus_minus *out, const struct kvt_fit *fit)
+{
+    const struct {
+        const char *name;
+        double *half;
+    } rows[] = {{"t0", &out->t0},
+                {"serial", &out->serial},
+                {"bandwidth", &out->bandwidth},
+                {"flops", &out->flops},
+                {"pad", &out->pad},
+                {"tokens", &out->tokens},
+                {"split", &out->split},
+                {"split_tokens", &out->split_tokens},
+                {"index_bandwidth", &out->index_bandwidth}};
+    for (int32_t i = 0; i < fit->parameter_count; i++) {
+        const struct kvt_fit_parameter *p = &fit->parameters[i];
+        for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++)
+            if (strcmp(p->name, rows[r].name) == 0 && p->known)
+                *rows[r].half = 0.5 * log(p->high / p->low);
+    }
+}
+
 /* What the fit knows of itself goes to each of its laws. */
 static struct kvt_law annotated(const struct kvt_fit *fit, const struct kvt_law *law)
 {
@@ -134,6 +154,8 @@ static struct kvt_law annotated(const struct kvt_fit *fit, const struct kvt_law 
                                      .low = fit->low,
                                      .high = fit->high,
                                      .coverage = fit->coverage};
+    if (law == &fit->laws[fit->law_count - 1])
+        set_plus_minus(&out.plus_minus, fit);
     if (s->kind == KVT_LAW_SPARSE) /* one law for 8-bit projections, one for 16-bit ones */
         out.when[KVT_DIM_WEIGHT_BITS] =
             strstr(s->dtype, "bfloat16") != NULL && strstr(s->dtype, "block") == NULL
@@ -155,22 +177,52 @@ static bool is_general(const struct kvt_law *law)
     return true;
 }
 
-/* The laws of one family from its fits in the given order: those of single models first. */
-static enum kvt_status add_family(struct kvt_calibration *c, const struct kvt_fit *order[],
-                                  int32_t count, struct kvt_err *err)
+/* Whether a law rests on the kernel that a rule wants for its model; -1: no rule speaks of it. */
+static int is_wished(const struct kvt_build_wishes *wishes, const struct kvt_fit *fit,
+                     const struct kvt_law *law)
 {
-    const struct kvt_fit *most = count > 0 ? order[0] : NULL;
+    for (int32_t i = 0; i < wishes->rule_count; i++) {
+        const struct kvt_kernel_rule *rule = &wishes->rules[i];
+        bool model = rule->hidden == 0.0 || law->when[KVT_DIM_HIDDEN].max == rule->hidden;
+        if (rule->family == (int32_t)law->family && model)
+            return strstr(fit->series->dtype, rule->kernel) != NULL;
+    }
+    return -1;
+}
+
+/* The fit whose general law stands for models that no table has: of the wished kernel and the
+ * nearest, but for an older table with many more models. */
+static const struct kvt_fit *broadest(const struct kvt_fit *order[], int32_t count,
+                                      const struct kvt_build_wishes *wishes)
+{
+    const struct kvt_fit *most = NULL;
+    int best = -2;
     for (int32_t i = 0; i < count; i++) {
         const struct kvt_fit *fit = order[i];
-        bool other = strcmp(fit->series->stack, order[0]->series->stack) != 0;
-        if (!other && fit->series->rank == order[0]->series->rank && fit->rows > 2 * most->rows)
-            most = fit; /* an older table with many more models */
-        for (int32_t k = 0; k < fit->law_count; k++) {
-            struct kvt_law law = annotated(fit, &fit->laws[k]);
-            if (!is_general(&law) && !has_law(c, &law))
-                KVT_TRY(add_law(c, &law, err));
-        }
+        int wished = is_wished(wishes, fit, &fit->laws[fit->law_count - 1]);
+        bool near = strcmp(fit->series->stack, order[0]->series->stack) == 0 &&
+                    fit->series->rank == order[0]->series->rank;
+        if (most == NULL || wished > best || (wished == best && near && fit->rows > 2 * most->rows))
+            most = fit, best = wished;
     }
+    return most;
+}
+
+/* The laws of one family from its fits in the given order: those of single models first, of the
+ * wished kernel before others. */
+static enum kvt_status add_family(struct kvt_calibration *c, const struct kvt_fit *order[],
+                                  int32_t count, const struct kvt_build_wishes *wishes,
+                                  struct kvt_err *err)
+{
+    for (int wanted = 1; wanted >= 0; wanted--)
+        for (int32_t i = 0; i < count; i++)
+            for (int32_t k = 0; k < order[i]->law_count; k++) {
+                struct kvt_law law = annotated(order[i], &order[i]->laws[k]);
+                bool now = (is_wished(wishes, order[i], &law) != 0) == wanted;
+                if (now && !is_general(&law) && !has_law(c, &law))
+                    KVT_TRY(add_law(c, &law, err));
+            }
+    const struct kvt_fit *most = broadest(order, count, wishes);
     for (int32_t k = 0; most != NULL && k < most->law_count; k++) {
         struct kvt_law law = annotated(most, &most->laws[k]);
         if (is_general(&law) && !has_law(c, &law))
@@ -179,9 +231,18 @@ static enum kvt_status add_family(struct kvt_calibration *c, const struct kvt_fi
     return KVT_OK;
 }
 
-static enum kvt_status fill(struct kvt_calibration *c, const struct kvt_fit fits[], int32_t count,
-                            const struct kvt_calibration *keep, struct kvt_err *err)
+static bool is_kept(const struct kvt_build_wishes *wishes, int32_t family)
 {
+    for (int32_t i = 0; i < wishes->rule_count; i++)
+        if (wishes->rules[i].family == family && strcmp(wishes->rules[i].kernel, "keep") == 0)
+            return wishes->keep != NULL;
+    return false;
+}
+
+static enum kvt_status fill(struct kvt_calibration *c, const struct kvt_fit fits[], int32_t count,
+                            const struct kvt_build_wishes *wishes, struct kvt_err *err)
+{
+    const struct kvt_calibration *keep = wishes->keep;
     const struct kvt_fit *order[64];
     for (int32_t family = 0; family < KVT_FAMILY_COUNT; family++) {
         int32_t n = 0;
@@ -193,13 +254,15 @@ static enum kvt_status fill(struct kvt_calibration *c, const struct kvt_fit fits
                 order[at] = order[at - 1];
             order[at] = &fits[i];
         }
+        if (is_kept(wishes, family))
+            n = 0;
         for (int32_t i = 0; keep != NULL && i < keep->law_count; i++) {
             const struct kvt_law *law = &keep->laws[i];
             bool served = law->skew > 0.0; /* was fitted to serving, which no table overrides */
             if ((int32_t)law->family == family && !law->guess && (n == 0 || served))
                 KVT_TRY(add_law(c, law, err));
         }
-        KVT_TRY(add_family(c, order, n, err));
+        KVT_TRY(add_family(c, order, n, wishes, err));
     }
     return KVT_OK;
 }
@@ -216,9 +279,10 @@ static void set_version(struct kvt_calibration *c, const struct kvt_fit fits[], 
 
 enum kvt_status kvt_calibration_build(struct kvt_calibration *calibration,
                                       const struct kvt_fit fits[], int32_t count,
-                                      const struct kvt_calibration *keep, const char *gpu,
-                                      const char *stack, struct kvt_err *err)
+                                      const struct kvt_build_wishes *wishes, struct kvt_err *err)
 {
+    const struct kvt_calibration *keep = wishes->keep;
+    const char *gpu = wishes->gpu, *stack = wishes->stack;
     struct kvt_calibration *c = calibration;
     *c = (struct kvt_calibration){.skew = keep != NULL ? keep->skew : 1.0};
     c->laws = calloc(KVT_CALIBRATION_LAWS, sizeof *c->laws);
@@ -238,7 +302,7 @@ enum kvt_status kvt_calibration_build(struct kvt_calibration *calibration,
              keep != NULL ? ". Families without a table and constants of hosts and gaps are kept "
                             "from an earlier calibration"
                           : "");
-    enum kvt_status status = fill(c, fits, count, keep, err);
+    enum kvt_status status = fill(c, fits, count, wishes, err);
     if (status != KVT_OK)
         kvt_calibration_release(c);
     return status;

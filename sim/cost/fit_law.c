@@ -10,6 +10,7 @@
 #define SCALE      0.1  /* residuals beyond this count less */
 #define PRIOR      0.05 /* pull of a logarithm towards its start, against one row: see below */
 #define WALL       1e3  /* against one row, for a logarithm beyond its bound */
+#define BEND       16.0 /* the same, for the second difference of times at three points */
 #define ROUNDS     5
 #define ITERATIONS 60
 #define ROWS_MAX   2000 /* for a handful of parameters more rows add nothing */
@@ -23,10 +24,12 @@ double kvt_fit_weight(double residual, double scale)
 /* One problem: the rows, the law that is being changed, and which of its members. The residuals of
  * the parameters themselves (weakly tied to their start) come after those of the rows: a parameter
  * that no row depends on would otherwise make the fit singular. */
+#define MEMBERS_MAX (KVT_PARAMETER_COUNT + KVT_LAW_POINTS)
 struct problem {
     struct kvt_law law;
-    double *member[KVT_PARAMETER_COUNT];
-    double start[KVT_PARAMETER_COUNT], most[KVT_PARAMETER_COUNT];
+    double *member[MEMBERS_MAX];
+    enum kvt_parameter which[MEMBERS_MAX];
+    double start[MEMBERS_MAX], most[MEMBERS_MAX];
     size_t members;
     const struct kvt_sample *const *samples;
     size_t rows, stride;
@@ -52,6 +55,11 @@ static int residuals(const gsl_vector *x, void *data, gsl_vector *out)
         double value = gsl_vector_get(x, i);
         double over = fmax(0.0, value - p->most[i]);
         gsl_vector_set(out, p->rows + i, PRIOR * (value - p->start[i]) + WALL * over);
+        bool between = i > 0 && i + 1 < p->members && p->which[i - 1] == KVT_PARAMETER_TIME &&
+                       p->which[i + 1] == KVT_PARAMETER_TIME;
+        double bend =
+            between ? gsl_vector_get(x, i - 1) - 2.0 * value + gsl_vector_get(x, i + 1) : 0.0;
+        gsl_vector_set(out, p->rows + p->members + i, BEND * bend);
     }
     return GSL_SUCCESS;
 }
@@ -71,7 +79,7 @@ static double solve(struct problem *p, gsl_multifit_nlinear_workspace *work, gsl
                     gsl_vector *weights)
 {
     gsl_multifit_nlinear_fdf fdf = {
-        .f = residuals, .n = p->rows + p->members, .p = p->members, .params = p};
+        .f = residuals, .n = p->rows + 2 * p->members, .p = p->members, .params = p};
     double cost = HUGE_VAL;
     gsl_vector_set_all(weights, 1.0);
     for (int round = 0; round < ROUNDS; round++) {
@@ -105,38 +113,50 @@ static double start_factor(int start, enum kvt_parameter parameter)
     return 1.0;
 }
 
-bool kvt_fit_law(struct kvt_law *law, unsigned parameters, int starts, double bandwidth_max,
-                 const struct kvt_sample *const samples[], int64_t count)
+int64_t kvt_fit_stride(int64_t count)
 {
-    struct problem p = {.law = *law, .samples = samples};
-    enum kvt_parameter which[KVT_PARAMETER_COUNT];
+    return (count + ROWS_MAX - 1) / ROWS_MAX;
+}
+
+/* The members of p->law that are fitted, from where they are; times at all of its points. */
+static void choose_members(struct problem *p, unsigned parameters, double bandwidth_max)
+{
     double *const members[] = {
-#define X(name, member) &p.law.member,
+#define X(name, member) &p->law.member,
         KVT_PARAMETERS(X)
 #undef X
     };
     for (int i = 0; i < KVT_PARAMETER_COUNT; i++) {
-        if (!(parameters >> i & 1))
-            continue;
-        which[p.members] = (enum kvt_parameter)i;
+        int32_t count = i == KVT_PARAMETER_TIME ? p->law.points : 1;
         bool bounded = i == KVT_PARAMETER_BANDWIDTH;
-        p.most[p.members] = bounded ? log(bandwidth_max) : HUGE_VAL;
-        p.start[p.members] = log(bounded ? fmin(*members[i], bandwidth_max) : *members[i]);
-        p.member[p.members++] = members[i];
+        for (int32_t k = 0; (parameters >> i & 1) && k < count; k++) {
+            double *member = members[i] + k;
+            p->which[p->members] = (enum kvt_parameter)i;
+            p->most[p->members] = bounded ? log(bandwidth_max) : HUGE_VAL;
+            p->start[p->members] = log(bounded ? fmin(*member, bandwidth_max) : *member);
+            p->member[p->members++] = member;
+        }
     }
-    p.stride = (size_t)((count + ROWS_MAX - 1) / ROWS_MAX);
+}
+
+bool kvt_fit_law(struct kvt_law *law, unsigned parameters, int starts, double bandwidth_max,
+                 const struct kvt_sample *const samples[], int64_t count)
+{
+    struct problem p = {.law = *law, .samples = samples};
+    choose_members(&p, parameters, bandwidth_max);
+    p.stride = (size_t)kvt_fit_stride(count);
     p.rows = (size_t)count / p.stride;
     gsl_multifit_nlinear_parameters how = gsl_multifit_nlinear_default_parameters();
     how.trs = gsl_multifit_nlinear_trs_lm;
-    gsl_multifit_nlinear_workspace *work =
-        gsl_multifit_nlinear_alloc(gsl_multifit_nlinear_trust, &how, p.rows + p.members, p.members);
+    gsl_multifit_nlinear_workspace *work = gsl_multifit_nlinear_alloc(
+        gsl_multifit_nlinear_trust, &how, p.rows + 2 * p.members, p.members);
     gsl_vector *x = gsl_vector_alloc(p.members), *best = gsl_vector_alloc(p.members);
-    gsl_vector *weights = gsl_vector_alloc(p.rows + p.members);
+    gsl_vector *weights = gsl_vector_alloc(p.rows + 2 * p.members);
     double least = HUGE_VAL;
     bool memory = work != NULL && x != NULL && best != NULL && weights != NULL;
     for (int start = 0; memory && start < starts; start++) {
         for (size_t i = 0; i < p.members; i++)
-            gsl_vector_set(x, i, p.start[i] + log(start_factor(start, which[i])));
+            gsl_vector_set(x, i, p.start[i] + log(start_factor(start, p.which[i])));
         double cost = solve(&p, work, x, weights);
         if (cost < least) {
             least = cost;

@@ -19,6 +19,8 @@ enum kvt_parameter { KVT_PARAMETERS(X) KVT_PARAMETER_COUNT };
 
 struct kvt_form_axis {
     int32_t size, knots;
+    double doubling;  /* knots double from the least size up to this one; 0: evenly spread */
+    const double *at; /* [knots]: these instead; NULL: from the rows */
 };
 
 /* What is fitted for a family: parameters (bits), exponent, and the axes of its surface. */
@@ -52,6 +54,25 @@ struct kvt_surface *kvt_fit_surface(const struct kvt_law *law, const struct kvt_
 
 /* Where the samples lie, by every size but routing and weight_bits: the law's grid. */
 void kvt_fit_grid(struct kvt_law *law, const struct kvt_sample *const samples[], int64_t count);
+
+/* A parameter by its index: those of the enum, then the times at later points. */
+double *kvt_parameter_of(struct kvt_law *law, int parameter);
+
+/* d ln(time) / d ln(parameter) at a row. */
+double kvt_parameter_slope(const struct kvt_law *law, int parameter, const struct kvt_work *work);
+
+/* Fill the fit's parameters: those of the law alone, from the rows that it was fitted to, taken as
+ * independent. False: no memory, or singular (fit_parameters.c). */
+bool kvt_fit_parameters(struct kvt_fit *fit, const struct kvt_law *law, unsigned parameters,
+                        const struct kvt_sample *const samples[], int64_t count);
+
+/* Rows that kvt_fit_law takes of so many: every stride-th, since more add nothing. */
+int64_t kvt_fit_stride(int64_t count);
+
+/* Leave out the balanced rows of models that run faster so than with skewed routing, though they
+ * should read every expert: their router's groups reach a part of them only. Returns the rows
+ * (fit_judge.c). */
+int64_t kvt_series_judge_routing(struct kvt_series *series);
 
 /* Few rows (fit_small.c): a law without a surface, whose parameters are those that the rows feel
  * and suffice for; fills laws, parameters, errors (five folds) and interval of the fit. False: no

@@ -2,8 +2,6 @@
  * Few rows: a law alone, with as many parameters as they can tell. A grid of 25 to 60 points holds
  * no surface, and holding a fifth of it out would waste it, so that errors are those of five folds.
  */
-#include <gsl/gsl_cdf.h>
-#include <gsl/gsl_linalg.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,10 +10,7 @@
 #include "sim/cost/fit_parts.h"
 
 #define ROWS_EACH   3    /* rows that one parameter needs */
-#define SCALE       0.1  /* residuals beyond this count less; as in fit_law.c */
-#define STEP        1e-4 /* of a logarithm, for derivatives */
 #define FELT        2e-3 /* a parameter is felt when doubling it moves the rows by this much */
-#define KNOWN       0.7  /* half an interval, in logarithms, up to which a parameter is known */
 #define FOLDS       5
 #define COVERED_MIN 20 /* rows, to split an interval's rows in two */
 
@@ -29,35 +24,12 @@ static const enum kvt_parameter order[] = {
 };
 enum { ORDER = sizeof order / sizeof order[0] };
 
-#define X(name, member) #member,
-static const char *const parameter_names[KVT_PARAMETER_COUNT] = {KVT_PARAMETERS(X)};
-#undef X
-
-static double *member_of(struct kvt_law *law, int parameter)
-{
-    double *const members[] = {
-#define X(name, member) &law->member,
-        KVT_PARAMETERS(X)
-#undef X
-    };
-    return members[parameter];
-}
-
 static int32_t count_of(unsigned parameters)
 {
     int32_t count = 0;
     for (; parameters != 0; parameters >>= 1)
         count += (int32_t)(parameters & 1);
     return count;
-}
-
-/* d ln(time) / d ln(parameter) at a row. */
-static double slope(const struct kvt_law *law, int parameter, const struct kvt_work *work)
-{
-    struct kvt_law up = *law, down = *law;
-    *member_of(&up, parameter) *= exp(STEP);
-    *member_of(&down, parameter) *= exp(-STEP);
-    return log(kvt_law_time(&up, work, NULL) / kvt_law_time(&down, work, NULL)) / (2.0 * STEP);
 }
 
 /* Without those that no row feels at the start, and without those that the rows are too few for. */
@@ -67,7 +39,7 @@ static unsigned choose(const struct kvt_law *start, unsigned parameters,
     for (int p = 0; p < KVT_PARAMETER_COUNT; p++) {
         double felt = 0.0;
         for (int64_t i = 0; i < count && (parameters >> p & 1) != 0; i++)
-            felt = fmax(felt, fabs(slope(start, p, &samples[i]->work)));
+            felt = fmax(felt, fabs(kvt_parameter_slope(start, p, &samples[i]->work)));
         if (felt < FELT)
             parameters &= ~(1u << p);
     }
@@ -83,61 +55,8 @@ static struct kvt_law bare(const struct kvt_law *start, unsigned parameters)
     for (int o = 0; o < ORDER; o++)
         if ((parameters >> order[o] & 1) == 0 && order[o] != KVT_PARAMETER_T0 &&
             order[o] != KVT_PARAMETER_FLOPS)
-            *member_of(&law, (int)order[o]) = 0.0;
+            *kvt_parameter_of(&law, (int)order[o]) = 0.0;
     return law;
-}
-
-/* The covariance of the parameters' logarithms, of an M-estimator with the weights of fit_law.c:
- * sum(psi^2) / (n - p) / mean(psi')^2 * inv(J'J). False: J'J is singular. */
-static bool covariance(const struct kvt_law *law, const int which[], size_t p,
-                       const struct kvt_sample *const samples[], int64_t count, gsl_matrix *out)
-{
-    double psi2 = 0.0, bend = 0.0, row[KVT_PARAMETER_COUNT];
-    gsl_matrix_set_zero(out);
-    for (int64_t i = 0; i < count; i++) {
-        double r = log(kvt_law_time(law, &samples[i]->work, NULL) / samples[i]->time);
-        double w = kvt_fit_weight(r, SCALE);
-        psi2 += w * r * w * r;
-        bend += w * w * w / (double)count;
-        for (size_t a = 0; a < p; a++)
-            row[a] = slope(law, which[a], &samples[i]->work);
-        for (size_t a = 0; a < p; a++)
-            for (size_t b = 0; b < p; b++)
-                *gsl_matrix_ptr(out, a, b) += row[a] * row[b];
-    }
-    for (size_t a = 0; a < p; a++) /* so that an unfelt one does not stop the others */
-        *gsl_matrix_ptr(out, a, a) += 1e-9;
-    if (gsl_linalg_cholesky_decomp1(out) != 0 || gsl_linalg_cholesky_invert(out) != 0)
-        return false;
-    double freedom = fmax(1.0, (double)count - (double)p);
-    gsl_matrix_scale(out, psi2 / freedom / (bend * bend));
-    return true;
-}
-
-/* What the fit knows of each parameter. */
-static bool set_parameters(struct kvt_fit *fit, unsigned parameters,
-                           const struct kvt_sample *const samples[], int64_t count)
-{
-    int which[KVT_PARAMETER_COUNT];
-    size_t p = 0;
-    struct kvt_law *law = &fit->laws[0];
-    for (int i = 0; i < KVT_PARAMETER_COUNT; i++)
-        if (parameters >> i & 1)
-            which[p++] = i;
-    gsl_matrix *c = gsl_matrix_alloc(p, p);
-    bool fine = c != NULL && covariance(law, which, p, samples, count, c);
-    double t = gsl_cdf_tdist_Pinv(0.975, fmax(1.0, (double)count - (double)p));
-    for (size_t a = 0; fine && a < p; a++) {
-        double half = t * sqrt(gsl_matrix_get(c, a, a)), value = *member_of(law, which[a]);
-        struct kvt_fit_parameter *out = &fit->parameters[fit->parameter_count++];
-        *out = (struct kvt_fit_parameter){.name = parameter_names[which[a]],
-                                          .value = value,
-                                          .low = value * exp(-fmin(half, 20.0)),
-                                          .high = value * exp(fmin(half, 20.0)),
-                                          .known = half <= KNOWN};
-    }
-    gsl_matrix_free(c);
-    return fine;
 }
 
 static int by_value(const void *x, const void *y)
@@ -303,7 +222,7 @@ bool kvt_fit_small(struct kvt_fit *fit, const struct kvt_form *form, const struc
     fit->laws[0] = start;
     fit->law_count = 1;
     bool fine = kvt_fit_law(&fit->laws[0], parameters, KVT_FIT_STARTS, most, samples, count) &&
-                set_parameters(fit, parameters, samples, count) &&
+                kvt_fit_parameters(fit, &fit->laws[0], parameters, samples, count) &&
                 cross_validate(fit, &start, parameters, most, samples, count);
     if (!fine) {
         free(fit->laws);

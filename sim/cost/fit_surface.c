@@ -27,21 +27,25 @@ struct system {
     double *r, *d, *q, *diagonal; /* [count]: of the conjugate gradients */
 };
 
-/* out += bending * D'D x along one axis, of stride steps between neighbours. */
+/* out += bending * D'D x along one axis, of stride steps between neighbours: second differences
+ * that are zero on a straight line, however the knots are spread. */
 static void add_bending(const struct system *m, int32_t axis, const double x[], double out[])
 {
     const struct kvt_surface *s = m->surface;
     int32_t stride = 1, n = s->axis[axis].count;
+    const double *log_at = s->axis[axis].log_at;
     for (int32_t a = axis + 1; a < s->axes; a++)
         stride *= s->axis[a].count;
     for (int32_t i = 0; i < s->count; i++) {
         int32_t at = i / stride % n;
         if (at == 0 || at == n - 1)
             continue;
-        double bend = m->bending * (x[i - stride] - 2.0 * x[i] + x[i + stride]);
-        out[i - stride] += bend;
+        double before = log_at[at] - log_at[at - 1], after = log_at[at + 1] - log_at[at];
+        double low = 2.0 * after / (before + after), high = 2.0 - low;
+        double bend = m->bending * (low * x[i - stride] - 2.0 * x[i] + high * x[i + stride]);
+        out[i - stride] += low * bend;
         out[i] -= 2.0 * bend;
-        out[i + stride] += bend;
+        out[i + stride] += high * bend;
     }
 }
 
@@ -128,12 +132,17 @@ static int by_size(const void *x, const void *y)
     return (a > b) - (a < b);
 }
 
-/* Knots of an axis: the sizes that occur when they are few, else evenly in logarithms between the
- * least and the largest, three digits each. scratch has count places. */
+/* Knots of an axis: the sizes that occur when they are few; else those that double up to where the
+ * form says, and the rest evenly in logarithms up to the largest, three digits each. scratch has
+ * count places. */
 static void set_knots(struct kvt_surface_axis *axis, const struct kvt_form_axis *form,
                       const struct kvt_sample *const samples[], int64_t count, double scratch[])
 {
     axis->size = form->size;
+    for (; form->at != NULL && axis->count < form->knots; axis->count++)
+        axis->at[axis->count] = form->at[axis->count];
+    if (form->at != NULL)
+        return;
     for (int64_t i = 0; i < count; i++)
         scratch[i] = kvt_axis_size(form->size, &samples[i]->work);
     qsort(scratch, (size_t)count, sizeof *scratch, by_size);
@@ -149,9 +158,13 @@ static void set_knots(struct kvt_surface_axis *axis, const struct kvt_form_axis 
             axis->at[axis->count++] = 1.0;
         return;
     }
-    double low = log(scratch[0]), high = log(scratch[distinct - 1]);
-    for (int32_t i = 0; i < form->knots; i++) {
-        double at = exp(low + (high - low) * i / (form->knots - 1));
+    double first = scratch[0];
+    for (; first < form->doubling && axis->count + 2 < form->knots; first *= 2.0)
+        axis->at[axis->count++] = first;
+    double low = log(first), high = log(scratch[distinct - 1]);
+    int32_t rest = form->knots - axis->count;
+    for (int32_t i = 0; i < rest; i++) {
+        double at = exp(low + (high - low) * i / (rest - 1));
         double digits = pow(10.0, floor(log10(at)) - 2.0);
         axis->at[axis->count++] = round(at / digits) * digits;
     }
@@ -204,7 +217,10 @@ static void fit_values(struct system *m, struct kvt_surface *surface, const stru
                 kvt_fit_weight(m->residual[i] - row_value(m, i, surface->values), m->surprise);
     }
     for (int32_t i = 0; i < surface->count; i++) /* as a file will have it */
-        surface->values[i] = round(KVT_SURFACE_STEPS * surface->values[i]) / KVT_SURFACE_STEPS;
+        surface->values[i] =
+            fmax(-KVT_SURFACE_PACKED_ZERO, fmin(KVT_SURFACE_PACKED_ZERO - 1.0,
+                                                round(KVT_SURFACE_STEPS * surface->values[i]))) /
+            KVT_SURFACE_STEPS;
 }
 
 struct kvt_surface *kvt_fit_surface(const struct kvt_law *law, const struct kvt_form *form,

@@ -10,6 +10,7 @@
 #define PROMPT_TOKENS   (INT64_C(1) << 20) /* the last knot of tokens(m) */
 #define KNOTS_MAX       512
 #define KNOT_ERROR      0.0025
+#define SLOPE_ERROR     0.003
 #define HOST_COPY_SHARE 0.75 /* of the host link's rate that long copies reach */
 
 /* What a freeze works with; the step is too large for the stack. */
@@ -41,9 +42,9 @@ static double law_constant(const struct freezer *f, enum kvt_family family)
 
 /* Where per-request context bends the time: at the split term of the attention that matters most.
  * Its knots at these multiples of split_tokens keep the chord within 4 % of that term. */
-static const double bends[] = {0.25, 1.0, 3.0, 10.0, 40.0};
+static const double bends[] = {0.25, 1.0, 3.0, 10.0, 40.0, 160.0};
 /* With a surface it may bend anywhere; in tokens. */
-static const double surface_bends[] = {256.0, 1024.0, 4096.0, 16384.0, 65536.0};
+static const double surface_bends[] = {256.0, 1024.0, 4096.0, 16384.0, 65536.0, 262144.0};
 enum { BENDS = sizeof bends / sizeof bends[0] };
 
 static double bend_tokens(struct freezer *f, bool *surface)
@@ -108,25 +109,45 @@ static void row_floor(struct kvt_cost_row *row, kvt_ticks floor)
 /* Where line(b, .) bends, in tokens per request, the same for every b; and one b's times there. */
 struct bends {
     int32_t count;
-    double tokens[BENDS + 2]; /* from 0 to FAR_TOKENS */
+    double tokens[BENDS + 3]; /* from 0 to FAR_TOKENS; the window is one of them */
 };
 struct row_times {
     double fixed;
-    double line[BENDS + 2];
+    double line[BENDS + 3]; /* with windows as full as the contexts, less window_slope for each */
 };
 
-static struct bends bends_of(struct freezer *f)
+static void bends_add(struct bends *b, double tokens)
+{
+    if (tokens > b->tokens[b->count - 1] && tokens * 2 <= (double)FAR_TOKENS)
+        b->tokens[b->count++] = tokens;
+}
+
+static struct bends bends_of(struct freezer *f, double window)
 {
     struct bends b = {.count = 1};
-    bool surface;
+    bool surface, windowed = false;
     double bend = bend_tokens(f, &surface);
     for (int32_t k = 0; k < BENDS; k++) {
         double tokens = surface ? surface_bends[k] : ceil(bends[k] * bend);
-        if (tokens > b.tokens[b.count - 1] && tokens * 2 <= (double)FAR_TOKENS)
-            b.tokens[b.count++] = tokens;
+        if (!windowed && window > 0.0 && window <= tokens) {
+            bends_add(&b, window);
+            windowed = true;
+        }
+        bends_add(&b, tokens);
     }
+    if (!windowed && window > 0.0)
+        bends_add(&b, window);
     b.tokens[b.count++] = (double)FAR_TOKENS;
     return b;
+}
+
+/* Seconds of attention of batch requests of so many tokens each, all inside one window or all
+ * filling it. */
+static double uniform_time(struct freezer *f, int32_t batch, double tokens, double window)
+{
+    struct kvt_step_work work = {
+        .decodes = batch, .context = tokens * batch, .windowed = fmin(tokens, window) * batch};
+    return time_of(f, &work, KVT_STEP_BY_CONTEXT);
 }
 
 static struct row_times row_times_at(struct freezer *f, const struct bends *b, int32_t batch,
@@ -135,34 +156,34 @@ static struct row_times row_times_at(struct freezer *f, const struct bends *b, i
     struct row_times row;
     struct kvt_step_work work = {.decodes = batch};
     row.fixed = time_of(f, &work, KVT_STEP_FIXED);
-    for (int32_t k = 0; k < b->count; k++) {
-        work.context = b->tokens[k] * batch;
-        row.line[k] = time_of(f, &work, KVT_STEP_BY_CONTEXT);
-    }
-    if (window > 0) { /* what full windows cost beyond their slope */
-        work.context = 0.0;
-        work.windowed = batch * window;
-        double full = time_of(f, &work, KVT_STEP_BY_CONTEXT) - row.line[0];
-        row.fixed += fmax(0.0, full - window_slope * work.windowed);
-    }
+    for (int32_t k = 0; k < b->count; k++)
+        row.line[k] = uniform_time(f, batch, b->tokens[k], window) -
+                      window_slope * fmin(b->tokens[k], window) * batch;
     return row;
 }
 
-/* Seconds per token inside the windows: from a batch so large that nothing else counts. */
-static double window_seconds(struct freezer *f, double window)
+/* Seconds per token inside the windows, for all batches alike: as much as leaves no row shorter
+ * with more context, but for SLOPE_ERROR of the step where attention hardly depends on it. */
+static double window_seconds(struct freezer *f, double window, int32_t batch_max)
 {
-    double share = (double)f->shape->layout.dp * f->shape->layout.pp;
-    struct kvt_step_work work = {.decodes = 1048576.0 * share};
-    double without = time_of(f, &work, KVT_STEP_BY_CONTEXT);
-    work.windowed = work.decodes * window;
-    return (time_of(f, &work, KVT_STEP_BY_CONTEXT) - without) / work.windowed;
+    double slope = HUGE_VAL;
+    for (int32_t batch = 1; batch <= batch_max; batch *= 2) {
+        struct kvt_step_work work = {.decodes = batch};
+        double empty = uniform_time(f, batch, 0.0, window);
+        double full = uniform_time(f, batch, window, window);
+        double slack = SLOPE_ERROR * (time_of(f, &work, KVT_STEP_FIXED) + full);
+        slope = fmin(slope, (full - empty + slack) / (window * batch));
+        if (batch > batch_max / 2)
+            slope = fmin(slope, (full - empty) / (window * batch));
+    }
+    return fmax(slope, 0.0);
 }
 
 static void row_freeze(struct kvt_cost_row *row, const struct bends *b, int32_t batch,
                        const struct row_times *low, const struct row_times *high, double share)
 {
-    int64_t at[BENDS + 2];
-    kvt_ticks time[BENDS + 2];
+    int64_t at[BENDS + 3];
+    kvt_ticks time[BENDS + 3];
     for (int32_t k = 0; k < b->count; k++) {
         at[k] = (int64_t)b->tokens[k] * batch;
         time[k] = ticks(low->line[k] + share * (high->line[k] - low->line[k]));
@@ -190,10 +211,14 @@ static void row_raise(const struct kvt_costs *costs, struct kvt_cost_row *rows, 
 static void freeze_rows(struct freezer *f, struct kvt_costs *costs, struct kvt_cost_row *rows)
 {
     enum { EVERY_BATCH = 128 };
-    struct bends b = bends_of(f);
-    kvt_ticks floor = ticks(law_constant(f, KVT_FAMILY_HOST_FLOOR));
-    double slope = costs->window > 0 ? window_seconds(f, costs->window) : 0.0;
+    struct bends b = bends_of(f, costs->window);
+    double own = f->shape->host_floor;
+    kvt_ticks floor = ticks(own > 0.0 ? own : law_constant(f, KVT_FAMILY_HOST_FLOOR));
+    double slope = 0.0;
+    if (costs->window > 0)
+        slope = window_seconds(f, costs->window, costs->batch_max);
     costs->window_slope = ticks(slope);
+    slope = kvt_seconds_from_ticks(costs->window_slope);
     struct row_times low = {0}, high = {0};
     int32_t low_batch = 0, high_batch = 0;
     for (int32_t batch = 1; batch <= costs->batch_max; batch++) {
@@ -241,15 +266,28 @@ static double own_time(struct freezer *f, int64_t tokens, double pair_time)
     return prompt_time(f, tokens, pairs, 0.0) - pair_time * pairs;
 }
 
+/* Whether the middle lies on the chord, and so do the places half way to it. */
+static bool on_chord(struct knots *k, int64_t low, double low_time, int64_t high, double high_time,
+                     int64_t middle, double time)
+{
+    const int64_t at[] = {middle, (low + middle) / 2, (middle + high) / 2};
+    for (int i = 0; i < 3; i++) {
+        double own = i == 0 ? time : own_time(k->f, at[i], k->pair_time);
+        double share = (double)(at[i] - low) / (double)(high - low);
+        double chord = low_time + share * (high_time - low_time);
+        if (fabs(chord - own) > KNOT_ERROR * own)
+            return false;
+    }
+    return true;
+}
+
 /* Knots inside (low, high] by halving on a log scale until the middle lies on the chord. */
 static void knots_add(struct knots *k, int64_t low, double low_time, int64_t high, double high_time)
 {
     int64_t middle = (int64_t)(sqrt((double)low) * sqrt((double)high) + 0.5);
     if (middle > low && middle < high && k->count + 1 < KNOTS_MAX) {
         double time = own_time(k->f, middle, k->pair_time);
-        double share = (double)(middle - low) / (double)(high - low);
-        double chord = low_time + share * (high_time - low_time);
-        if (high > 4 * low || fabs(chord - time) > KNOT_ERROR * time) {
+        if (high > 4 * low || !on_chord(k, low, low_time, high, high_time, middle, time)) {
             knots_add(k, low, low_time, middle, time);
             knots_add(k, middle, time, high, high_time);
             return;

@@ -70,6 +70,12 @@ struct kvt_law kvt_law_guess(enum kvt_family family, const struct kvt_gpu *gpu)
     case KVT_FAMILY_ALL_REDUCE: case KVT_FAMILY_ALL_GATHER: case KVT_FAMILY_REDUCE_SCATTER:
         set_link(&law, 8e-6, gpu->link_bandwidth);
         break;
+    case KVT_FAMILY_DISPATCH_LL:
+        set_link(&law, 25e-6, gpu->link_bandwidth);
+        break;
+    case KVT_FAMILY_DISPATCH:
+        set_link(&law, 60e-6, gpu->link_bandwidth);
+        break;
     case KVT_FAMILY_SEND:
         set_link(&law, 10e-6, gpu->nic_bandwidth);
         break;

@@ -153,6 +153,8 @@ double kvt_law_time(const struct kvt_law *law, const struct kvt_work *work, enum
 
 bool kvt_law_admits(const struct kvt_law *law, const struct kvt_work *work)
 {
+    if (work->routed && law->skew > 0.0)
+        return false;
     for (int d = 0; d < KVT_DIM_COUNT; d++)
         if (law->when[d].max > 0.0 &&
             (work->dim[d] < law->when[d].min || work->dim[d] > law->when[d].max))

@@ -60,6 +60,8 @@
     X(ALL_REDUCE,        "all-reduce",        "sum over ranks; bytes of the vector")              \
     X(ALL_GATHER,        "all-gather",        "bytes of the gathered vector")                     \
     X(REDUCE_SCATTER,    "reduce-scatter",    "bytes of the vector before the scatter")           \
+    X(DISPATCH_LL,       "dispatch-low-latency", "to the experts chosen and back")                \
+    X(DISPATCH,          "dispatch",          "the same for many tokens; n: SMs it may use")      \
     X(SEND,              "send",              "activations to the next pipeline stage")           \
     X(TAG_CHECK,         "tag-check",         "page tags against the expected ones, once a step") \
     X(ELEMENTWISE,       "elementwise",       "norms, activations, residuals of prompt tokens")   \
@@ -109,6 +111,12 @@ struct kvt_range {
 
 struct kvt_surface; /* surface.h */
 
+/* How well the rows of a fit told a law's parameters: half of a 95 % interval, in logarithms (0.02:
+ * within 2 %). 0: not stated. */
+struct kvt_plus_minus {
+    double t0, serial, bandwidth, flops, pad, tokens, split, split_tokens, index_bandwidth;
+};
+
 struct kvt_law {
     enum kvt_family family;
     enum kvt_law_kind kind;
@@ -137,9 +145,10 @@ struct kvt_law {
     } unseen;
     double scatter; /* 90 % of the true times lie within a factor of 1 + scatter; 0: not stated */
     double scatter_time; /* s; of a constant, instead: within t0 +- scatter_time */
-    bool held_out;       /* those rows took no part in the fit */
-    bool guess;          /* from the data sheet: nothing was measured */
-    int32_t line;        /* in the calibration file */
+    struct kvt_plus_minus plus_minus;
+    bool held_out; /* those rows took no part in the fit */
+    bool guess;    /* from the data sheet: nothing was measured */
+    int32_t line;  /* in the calibration file */
     char source[400];
 };
 
@@ -153,6 +162,7 @@ struct kvt_work {
     double windowed;                 /* ... and of min(context, window) */
     double token_bytes, token_flops; /* of one token of context */
     double index_bytes;              /* the same for the indexer */
+    bool routed; /* experts: the caller says how skewed they are hit, no law's own skew applies */
 };
 
 enum kvt_limit {
@@ -168,7 +178,7 @@ extern const char *const kvt_limit_names[KVT_LIMIT_COUNT];
 /* Seconds of one call; *limit (may be NULL) is the largest term. Pure; 10 to 60 ns. */
 double kvt_law_time(const struct kvt_law *law, const struct kvt_work *work, enum kvt_limit *limit);
 
-/* Whether the law's `when` admits the work. */
+/* Whether the law's `when` admits the work, and its skew, where it has one of its own. */
 bool kvt_law_admits(const struct kvt_law *law, const struct kvt_work *work);
 
 #endif

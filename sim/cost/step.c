@@ -13,6 +13,9 @@
  * serving does more nearly than evenly. */
 #define ROUTING 2.01
 
+#define DISPATCH_BYTES 3.0  /* of a value: fp8 out, bf16 back */
+#define DISPATCH_SMS   20.0 /* DeepEP's default */
+
 double kvt_builder_weight_bytes(enum kvt_weight_dtype dtype)
 {
     return kvt_weight_bits(dtype) / 8.0;
@@ -129,6 +132,17 @@ double kvt_experts_fullest(double experts, double hit, double ranks)
     return fmin(fullest, fmin(hit, experts / ranks));
 }
 
+static bool dispatches(const struct kvt_builder *b, const struct kvt_layer_group *group)
+{
+    return b->shape->moe_a2a == KVT_MOE_A2A_DEEPEP && group->mlp.experts > 0;
+}
+
+/* Tokens that a rank has of its own, where those that attend together share theirs out. */
+static double rank_rows(const struct kvt_builder *b)
+{
+    return (b->decode_rows + b->prompt_rows) / b->attention_ranks;
+}
+
 /* Bytes are those of the experts hit; activations stay in L2 until compute is what counts. The law
  * is looked up before they are known: it may say how skewed this model routes. */
 static void list_moe(struct kvt_builder *b, const struct kvt_mlp *mlp)
@@ -137,7 +151,7 @@ static void list_moe(struct kvt_builder *b, const struct kvt_mlp *mlp)
     enum kvt_weight_dtype dtype = kvt_builder_dtype(b, KVT_MATRIX_EXPERT_GATE_UP);
     double d = b->model->hidden, m = b->all_rows;
     double inter = mlp->expert_inter / fmax(1.0, (double)layout->tp / layout->ep);
-    struct kvt_work work = {0};
+    struct kvt_work work = {.routed = b->shape->skew >= 0.0};
     work.dim[KVT_DIM_M] = m;
     work.dim[KVT_DIM_HIDDEN] = d;
     work.dim[KVT_DIM_INTER] = inter;
@@ -157,9 +171,11 @@ static void list_moe(struct kvt_builder *b, const struct kvt_mlp *mlp)
     work.bytes = hit * matrix * kvt_builder_weight_bytes(dtype);
     work.flops = 2.0 * m * mlp->topk / layout->ep * matrix;
     work.tile_flops = 2.0 * hit * matrix;
+    bool apart = dispatches(b, b->layer); /* router and shared experts see a rank's own tokens */
+    m = apart ? rank_rows(b) : m;
     kvt_builder_gemm(b, "router", KVT_MATRIX_ROUTER, m, mlp->experts, d);
     if (mlp->shared_inter > 0) {
-        double shared = (double)mlp->shared_inter / layout->tp;
+        double shared = (double)mlp->shared_inter / (apart ? 1 : layout->tp);
         kvt_builder_gemm(b, "shared gate_up", KVT_MATRIX_SHARED_GATE_UP, m, 2.0 * shared, d);
         kvt_builder_gemm(b, "shared down", KVT_MATRIX_SHARED_DOWN, m, d, shared);
     }
@@ -184,6 +200,29 @@ static enum kvt_family layer_family(const struct kvt_layer_group *group)
     return moe ? KVT_FAMILY_LAYER_GQA_MOE : KVT_FAMILY_LAYER_GQA_DENSE;
 }
 
+/* Tokens to the ranks of their experts and back, over links that the low-latency form uses better
+ * and that the other one keeps busy with some SMs. */
+static void list_dispatch(struct kvt_builder *b, const struct kvt_layer_group *group)
+{
+    double d = b->model->hidden, own = b->decode_rows + b->prompt_rows;
+    bool low_latency = b->prompt_rows == 0.0;
+    struct kvt_work work = {.bytes = DISPATCH_BYTES * rank_rows(b) * group->mlp.topk * d};
+    work.dim[KVT_DIM_M] = rank_rows(b);
+    work.dim[KVT_DIM_HIDDEN] = d;
+    work.dim[KVT_DIM_EXPERTS] = group->mlp.experts;
+    work.dim[KVT_DIM_TOPK] = group->mlp.topk;
+    work.dim[KVT_DIM_RANKS] = b->shape->layout.ep;
+    work.dim[KVT_DIM_N] = low_latency ? 1.0 : DISPATCH_SMS;
+    if (group->attention.kind != KVT_ATTENTION_NONE)
+        kvt_builder_collective(b, "scatter after attention", KVT_FAMILY_REDUCE_SCATTER, own, d,
+                               b->attention_ranks);
+    kvt_builder_add(b, "dispatch and combine",
+                    low_latency ? KVT_FAMILY_DISPATCH_LL : KVT_FAMILY_DISPATCH, &work, b->layers,
+                    false);
+    kvt_builder_collective(b, "gather after MLP", KVT_FAMILY_ALL_GATHER, own, d,
+                           b->attention_ranks);
+}
+
 /* Between attention and MLP and after the MLP. Without DP attention both are sums over the ranks;
  * with it the MLP needs the tokens of all ranks, and each rank takes its own back. */
 static void list_communication(struct kvt_builder *b, const struct kvt_layer_group *group)
@@ -192,6 +231,10 @@ static void list_communication(struct kvt_builder *b, const struct kvt_layer_gro
     double d = b->model->hidden, own = b->decode_rows + b->prompt_rows;
     bool attends = group->attention.kind != KVT_ATTENTION_NONE;
     bool mlp = group->mlp.experts > 0 || group->mlp.inter > 0;
+    if (dispatches(b, group)) {
+        list_dispatch(b, group);
+        return;
+    }
     if (attends)
         kvt_builder_collective(b, "all-reduce after attention", KVT_FAMILY_ALL_REDUCE, own, d,
                                b->attention_ranks);
@@ -387,6 +430,7 @@ void kvt_step_list(struct kvt_kernel_list *step, const struct kvt_model *model,
     double tokens = work->decodes + work->prompt_ends;
     step->host_floor =
         fmax(work->prompt_tokens > 0.0 ? kvt_step_prefill_floor(model, shape, calibration)
+             : shape->host_floor > 0.0 ? shape->host_floor
                                        : constant(&b, KVT_FAMILY_HOST_FLOOR),
              constant(&b, KVT_FAMILY_HOST_REQUEST) * tokens);
     double time = step->kernel_time;

@@ -20,6 +20,11 @@
  * the stages busy), summed over all stages; prompts whole, summed over all stages DCP context /
  * dcp, heads x dcp, and an exchange of q and of the result
  *
+ * With DeepEP every rank keeps its own tokens: router and whole shared experts run on those of the
+ * rank, dispatch and combine take the place of what the MoE layers exchange above, in the
+ * low-latency form for decode steps and in the other one for steps with prompt tokens. Where ranks
+ * attend together (tp > dp), they share the tokens out by a reduce-scatter and gather them again.
+ *
  * Experts hit by m tokens: E(m) = experts*(1-(1-topk/experts)^m) when routing is uniform, and
  * E' = topk + skew*(E - topk) when it is not; skew goes to 1 between 64 and 512 tokens, where every
  * expert is hit whatever the skew. Under expert parallelism the rank that holds most of them sets
@@ -48,9 +53,11 @@ struct kvt_step_shape {
     enum kvt_engine engine; /* whose KV layout "fp8" means */
     enum kvt_kv_dtype kv;
     struct kvt_layout layout;
-    int32_t draft_tokens;    /* speculative decoding: tokens drafted a step; 0 */
-    int32_t tag_page_tokens; /* page tags are checked each step, a page has this many tokens; 0 */
-    double skew;             /* 1 routes uniformly; < 0: what the calibration says */
+    enum kvt_moe_a2a moe_a2a; /* deepep: layout.ep is layout.tp */
+    int32_t draft_tokens;     /* speculative decoding: tokens drafted a step; 0 */
+    int32_t tag_page_tokens;  /* page tags are checked each step, a page has this many tokens; 0 */
+    double host_floor;        /* s, of a decode step; <= 0: what the calibration says */
+    double skew;              /* 1 routes as kernel tables do; < 0: what the calibration says */
     bool own; /* as kvtwin's own runtime runs it: MLA absorbed for prompts too, over the pages, and
                * elementwise kernels of decode steps listed as well */
 };

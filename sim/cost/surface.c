@@ -7,6 +7,8 @@
 #define X(name, text) text,
 const char *const kvt_axis_names[KVT_AXIS_COUNT] = {KVT_DIMS(X) KVT_AXES(X)};
 #undef X
+const char kvt_surface_digits[65] =
+    "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz+-";
 
 double kvt_axis_size(int32_t axis, const struct kvt_work *work)
 {

@@ -30,6 +30,10 @@ extern const char *const kvt_axis_names[KVT_AXIS_COUNT];
 #define KVT_SURFACE_VALUES 16384
 #define KVT_SURFACE_STEPS  200.0 /* of a value of 1 in a file: half percents */
 
+/* Long surfaces are packed in a file: a value in half percents plus this, two digits of base 64. */
+#define KVT_SURFACE_PACKED_ZERO 2048
+extern const char kvt_surface_digits[65];
+
 struct kvt_surface_axis {
     int32_t size; /* kvt_dim or kvt_axis */
     int32_t count;

@@ -14,6 +14,8 @@
 #define NOPE    128.0
 #define V_DIM   128.0
 
+#define GPUS_OF_NODE 8.0 /* dispatch tables count nodes */
+
 #define FAIL(row, ...)                                                                             \
     do {                                                                                           \
         kvt_err_at((row)->err, KVT_ECONFIG, (row)->where, __VA_ARGS__);                            \
@@ -441,6 +443,8 @@ static bool row_dispatch(struct kvt_row *row)
         seconds(row, low_latency ? KVT_COLUMN_combine_avg_t_us : KVT_COLUMN_combine_transmit_us,
                 1e-6);
     row->series.link = true;
+    row->series.family = low_latency ? KVT_FAMILY_DISPATCH_LL : KVT_FAMILY_DISPATCH;
+    w->dim[KVT_DIM_RANKS] = GPUS_OF_NODE * size(row, KVT_COLUMN_node_num);
     row->op = low_latency ? "deepep_ll" : "deepep_normal";
     dtype(row, "fp8", "bf16");
     double combine = low_latency ? 0.0 : number(row, KVT_COLUMN_combine_sms, 0.0);

@@ -43,6 +43,8 @@ static struct kvt_step_shape shape_of(const struct kvt_config *config, enum kvt_
         .layout = plan->want.layout,
         .tag_page_tokens = each_step ? (int32_t)plan->memory.page_tokens : 0,
         .skew = -1,
+        .host_floor = config->roles[role].scheduler.host_floor,
+        .moe_a2a = config->roles[role].parallel.moe_a2a,
     };
 }
 
