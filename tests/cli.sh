@@ -430,6 +430,13 @@ run "too little memory" 3 validate $own --set fleet.decode.gpu.memory=200MiB
 err_has "does not fit"
 run "a result that cannot be written" 4 validate $own -o "$work/none/run.h5"
 
+# ---- bench ----
+run "an unknown family" 2 bench --family gemv
+err_has 'no family "gemv"'
+run "no CUDA, or no GPU, to measure" 7 bench --backend cuda
+out_is_empty
+run "a table that cannot be written" 4 bench -o "$work/none/own.csv"
+
 name="SIGINT while resampling"
 count=$((count + 1))
 "$kvtwin" simulate $config --resamples 10000 --format json >"$work/out" 2>"$work/err" &
