@@ -118,6 +118,11 @@ DEPS      := $(EMULATED:.o=.d) $(REFERENCE:.o=.d) $(LIB_OBJ:.o=.d) $(TEST_OBJ:.o
 Q   := $(if $(filter 1,$(V)),,@)
 say  = @printf '  %-5s %s\n' $(1) '$@'
 
+# What was built the other way, with CUDA or without, is built again.
+ifneq ($(wildcard $(B)/cuda.$(if $(CUDA_HERE),no,yes)),)
+$(shell rm -f $(B)/cuda.yes $(B)/cuda.no $(B)/libkvtwin.a $(B)/kvtwin $(B)/check $(B)/runtime/*.o)
+endif
+
 # ---- targets ----
 all: $(B)/kvtwin ## build the program: build/kvtwin
 	@ln -sfn $(MODE)/kvtwin build/kvtwin
@@ -224,17 +229,11 @@ $(B)/tests/bench_%: $(B)/tests/bench_%.o $(B)/libkvtwin.a
 	$(call say,LINK)
 	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
 
-$(B)/libkvtwin.a: $(LIB_OBJ) $(B)/cuda.$(if $(CUDA_HERE),yes,no)
+$(B)/libkvtwin.a: $(LIB_OBJ)
 	$(call say,AR)
 	@rm -f $@
-	$(Q)$(AR) rcs $@ $(filter %.o,$^)
-
-# Which of the two was built last.
-$(B)/cuda.yes $(B)/cuda.no:
-	@mkdir -p $(@D)
-	@rm -f $(B)/cuda.yes $(B)/cuda.no && touch $@
-
-$(filter $(B)/runtime/%,$(LIB_OBJ)): $(B)/cuda.$(if $(CUDA_HERE),yes,no)
+	$(Q)$(AR) rcs $@ $^
+	@touch $(B)/cuda.$(if $(CUDA_HERE),yes,no)
 
 $(B)/%.cu.o: %.cu Makefile | bootstrap
 	@mkdir -p $(@D)
