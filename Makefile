@@ -290,7 +290,7 @@ build/fuzz/%: tests/fuzz/%.c $(SIM_SRC) $(HEADERS) Makefile | bootstrap-check
 
 $(B)/%.h.ok: %.h Makefile | bootstrap
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -Wno-pedantic -fsyntax-only -MMD -MP -MT $@ -MF $(@:.ok=.d) -x c $<
+	$(Q)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(call isa,$*) -Wno-pedantic -fsyntax-only -MMD -MP -MT $@ -MF $(@:.ok=.d) -x c $<
 	@touch $@
 
 .DELETE_ON_ERROR:

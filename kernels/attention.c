@@ -119,6 +119,8 @@ enum kvt_status kvt_attention_check(const struct kvt_attention *attention, struc
 #define VALUE_MAX 512
 #define KEY_MAX   KVT_MLA_DIM
 
+#define HEADS 16 /* at a time: a token is dequantised once for all of them */
+
 /* What a head has seen so far: out and sum are relative to exp(max). */
 struct online {
     double max, sum, out[VALUE_MAX];
@@ -134,36 +136,52 @@ static void online_add(struct online *seen, double score, const double *value, i
         seen->out[d] = seen->out[d] * keep + p * value[d];
 }
 
-static void head_attends(const struct kvt_attention *a, int32_t row, int32_t head)
+static void write_head(const struct kvt_attention *a, int32_t row, int32_t head,
+                       const struct online *seen)
+{
+    int64_t index = (int64_t)row * a->heads + head;
+    kvt_bf16 *out = a->out + index * a->layout->value_dim;
+    bool empty = a->context[row] == 0;
+    for (int32_t d = 0; d < a->layout->value_dim; d++)
+        out[d] = empty ? 0 : kvt_bf16_from_float((float)(seen->out[d] / seen->sum));
+    if (a->lse != NULL)
+        a->lse[index] = empty ? -INFINITY : (float)(seen->max + log(seen->sum));
+}
+
+/* Heads first .. first + count, all of one kv head. */
+static void heads_attend(const struct kvt_attention *a, int32_t row, int32_t kv_head, int32_t first,
+                         int32_t count)
 {
     const struct kvt_page_layout *layout = a->layout;
-    int32_t kv_head = head / (a->heads / layout->kv_heads);
-    if (is_mla(layout))
-        kv_head = 0;
-    int64_t index = (int64_t)row * a->heads + head;
-    const kvt_bf16 *q = a->q + index * layout->head_dim;
-    kvt_bf16 *out = a->out + index * layout->value_dim;
-    double key[KEY_MAX], value[VALUE_MAX];
-    struct online seen = {.max = -INFINITY};
+    double q[HEADS][KEY_MAX], key[KEY_MAX], value[VALUE_MAX];
+    struct online seen[HEADS];
+    for (int32_t h = 0; h < count; h++) {
+        const kvt_bf16 *from = a->q + ((int64_t)row * a->heads + first + h) * layout->head_dim;
+        for (int32_t d = 0; d < layout->head_dim; d++)
+            q[h][d] = (double)kvt_bf16_to_float(from[d]);
+        seen[h] = (struct online){.max = -(double)INFINITY};
+    }
     for (int32_t t = 0; t < a->context[row]; t++) {
         int32_t page = a->page_table[a->row_pages[row] + t / layout->page_tokens];
         kvt_page_dequantise(layout, a->pool + page * layout->page_bytes, t % layout->page_tokens,
                             kv_head, a->plain_scale, key, value);
-        double dot = 0;
-        for (int32_t d = 0; d < layout->head_dim; d++)
-            dot += (double)kvt_bf16_to_float(q[d]) * key[d];
-        online_add(&seen, dot * (double)a->scale, value, layout->value_dim);
+        for (int32_t h = 0; h < count; h++) {
+            double dot = 0;
+            for (int32_t d = 0; d < layout->head_dim; d++)
+                dot += q[h][d] * key[d];
+            online_add(&seen[h], dot * (double)a->scale, value, layout->value_dim);
+        }
     }
-    bool empty = a->context[row] == 0;
-    for (int32_t d = 0; d < layout->value_dim; d++)
-        out[d] = empty ? 0 : kvt_bf16_from_float((float)(seen.out[d] / seen.sum));
-    if (a->lse != NULL)
-        a->lse[index] = empty ? -INFINITY : (float)(seen.max + log(seen.sum));
+    for (int32_t h = 0; h < count; h++)
+        write_head(a, row, first + h, &seen[h]);
 }
 
 void kvt_ref_attention(const struct kvt_attention *attention)
 {
+    int32_t kv_heads = attention->layout->kv_heads, group = attention->heads / kv_heads;
     for (int32_t row = 0; row < attention->rows; row++)
-        for (int32_t head = 0; head < attention->heads; head++)
-            head_attends(attention, row, head);
+        for (int32_t kv_head = 0; kv_head < kv_heads; kv_head++)
+            for (int32_t h = 0; h < group; h += HEADS)
+                heads_attend(attention, row, kv_head, kv_head * group + h,
+                             group - h < HEADS ? group - h : HEADS);
 }

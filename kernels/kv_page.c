@@ -97,7 +97,7 @@ static double bf16_at(const uint8_t *bytes, int32_t i)
 {
     kvt_bf16 value;
     memcpy(&value, bytes + 2 * i, sizeof value);
-    return kvt_bf16_to_float(value);
+    return (double)kvt_bf16_to_float(value);
 }
 
 static float float_at(const uint8_t *bytes, int64_t i)

@@ -10,7 +10,7 @@
 static const struct kvt_attention_isa *isa_in_use(void)
 {
     static const struct kvt_attention_isa *const all[KVT_ISA_COUNT] = {
-        &kvt_attention_portable, &kvt_attention_avx2, &kvt_attention_avx2, &kvt_attention_avx2};
+        &kvt_attention_portable, &kvt_attention_avx2, &kvt_attention_avx512, &kvt_attention_amx};
     return all[kvt_isa()];
 }
 
