@@ -285,7 +285,7 @@ $(B)/%.o: %.c Makefile | bootstrap
 build/fuzz/%: tests/fuzz/%.c $(SIM_SRC) $(HEADERS) Makefile | bootstrap-check
 	@mkdir -p $(@D)
 	$(call say,FUZZ)
-	$(Q)clang $(ALL_CPPFLAGS) $(WARN) -g -O1 -fsanitize=fuzzer,address,undefined \
+	$(Q)clang $(ALL_CPPFLAGS) $(WARN) $(OPENMP) -g -O1 -fsanitize=fuzzer,address,undefined \
 	    -fno-sanitize-recover=all -o $@ $< $(SIM_SRC) $(LIBS)
 
 $(B)/%.h.ok: %.h Makefile | bootstrap
