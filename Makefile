@@ -65,7 +65,8 @@ ISA_avx2     := -mavx2 -mfma -mf16c
 ISA_avx512   := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vbmi -mavx512bf16 -mavx512vnni -mfma \
                 -mprefer-vector-width=512
 ISA_amx      := $(ISA_avx512) -mamx-tile -mamx-bf16
-isa           = $(foreach i,avx2 avx512 amx,$(if $(filter %_$(i),$(1)),$(ISA_$(i))))
+# Without optimisation gcc's intrinsics are macros, whose casts it then warns about.
+isa           = $(if $(filter %_avx2 %_avx512 %_amx,$(1)),-Wno-sign-conversion) $(foreach i,avx2 avx512 amx,$(if $(filter %_$(i),$(1)),$(ISA_$(i))))
 
 # The CUDA kernels are compiled where nvcc is found and go into the release build; CUDA=no leaves
 # them out. runtime/ is told by KVT_CUDA; CUDA's own runtime is linked statically, so the
