@@ -264,8 +264,12 @@ static enum kvt_status bench_matrix(struct kvt_bench *bench, const struct linear
         double m = sizes[i], bytes = weight_bits(linear) / 8 * n * k + 2 * m * ((double)n + k);
         bool vector = linear->group > 0 && sizes[i] == 1;
         const char *family = linear->group == 0 ? "gemm" : vector ? "int4-gemv" : "int4-gemm";
-        job.gemm = (struct kvt_gemm){
-            .weights = linear->weights, .m = sizes[i], .n = n, .k = k, .a = b.a, .out = b.out};
+        job.gemm = (struct kvt_gemm){.weights = (int32_t)linear->weights,
+                                     .m = sizes[i],
+                                     .n = n,
+                                     .k = k,
+                                     .a = b.a,
+                                     .out = b.out};
         job.int4 = (struct kvt_int4_gemm){
             .m = sizes[i], .n = n, .k = k, .group = linear->group, .a = b.a, .out = b.out};
         if (sizes[i] == 5 && n == 256) { /* the small shape of the check */

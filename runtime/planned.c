@@ -117,7 +117,7 @@ static void add_move(struct kvt_planned *planned, enum kvt_page_op kind,
     planned->op_page_count += count;
     kvt_assert(planned->op_count < planned->ops_max);
     planned->ops[planned->op_count++] = (struct kvt_planned_op){
-        .kind = kind, .request = r, .pages = count, .at = at, .tokens = request->context};
+        .kind = (int32_t)kind, .request = r, .pages = count, .at = at, .tokens = request->context};
 }
 
 void kvt_planned_note(struct kvt_planned *planned, const struct kvt_core *core,

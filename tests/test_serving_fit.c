@@ -380,8 +380,8 @@ static void runs_that_cannot_be_fitted_to_say_why(void)
     struct kvt_bench_run runs[3] = {totals(), totals(), totals()};
     const char *messages[] = {
         "bench.json:1: field \"backend\": is a run on vllm, the config server describes sglang",
-        "bench.json:1: field \"mean_tpot_ms\": want it, mean_ttft_ms or (without a rate) "
-        "output_throughput",
+        ("bench.json:1: field \"mean_tpot_ms\": want it, mean_ttft_ms or (without a rate) "
+         "output_throughput"),
         "bench.json:1: 7 of its 7 requests cannot be served by the config"};
     struct kvt_err err = {0};
     snprintf(runs[0].engine, sizeof runs[0].engine, "vllm");

@@ -47,7 +47,7 @@ struct kvt_deviation *kvt_fault_deviate(struct kvt_faults *faults, int32_t strik
         return NULL;
     struct kvt_deviation *d = &faults->deviations[faults->deviation_count++];
     *d = (struct kvt_deviation){.strike = strike,
-                                .kind = kind,
+                                .kind = (int32_t)kind,
                                 .replica = replica,
                                 .reader = reader,
                                 .index = index,
