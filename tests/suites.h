@@ -33,6 +33,7 @@
     X(attention)        \
     X(metrics)          \
     X(output)           \
+    X(journal)          \
     X(bench_result)     \
     X(compare)          \
     X(resample)         \

@@ -270,7 +270,8 @@ struct kvt_config_domain {
     const char *const *texts;
     struct kvt_where where;
 };
-/* Domain index (0..config->domains-1), in the order of the schema. */
+/* Domain index (0..config->domains-1), in the order of the file. What must hold between keys (a dp
+ * that divides tp) is checked only where there is no domain: load each combination to know. */
 const struct kvt_config_domain *kvt_config_domain(const struct kvt_config *config, int32_t index);
 
 /* Where the value at path ("fleet.decode.memory.fraction") was written; the place of what holds it

@@ -140,9 +140,15 @@ static void range_enumerate(struct kvt_reader *r, const struct kvt_rule *rule,
                             struct kvt_yaml *list, const char *path)
 {
     double steps = floor((range->max - range->min) / range->step * (1 + 1e-12) + 1e-9);
-    if (!(steps >= 0) || steps >= KVT_DOMAIN_CHOICES_MAX) {
-        kvt_complain(r, node->where, path, "want min <= max and at most %d values in a range",
-                     KVT_DOMAIN_CHOICES_MAX);
+    if (!(steps >= 0)) {
+        kvt_complain(r, node->where, path, "want min <= max, got %.12g and %.12g", range->min,
+                     range->max);
+        return;
+    }
+    if (steps >= KVT_DOMAIN_CHOICES_MAX) {
+        kvt_err_at(r->err, KVT_ELIMIT, node->where,
+                   "%s: want at most %d values in a range, got %.12g", path, KVT_DOMAIN_CHOICES_MAX,
+                   steps + 1);
         return;
     }
     for (int64_t i = 0; i <= (int64_t)steps; i++) {

@@ -40,6 +40,16 @@ static void config_derive(struct kvt_config *config)
     }
 }
 
+/* Whether what holds between keys can be judged: their values are chosen. A concurrency stands
+ * alone. Whoever chooses from other domains loads each combination, which judges it. */
+static bool is_chosen(const struct kvt_config_store *store)
+{
+    for (int32_t i = 0; i < store->domain_count; i++)
+        if (strcmp(store->domains[i].path, "workload.closed.concurrency") != 0)
+            return false;
+    return true;
+}
+
 static enum kvt_status store_fill(struct kvt_config *config, struct kvt_config_store *store,
                                   const char *text, size_t count, const char *const sets[],
                                   int32_t set_count, struct kvt_err *err)
@@ -57,11 +67,13 @@ static enum kvt_status store_fill(struct kvt_config *config, struct kvt_config_s
         kvt_tree_rename(store, &kvt_schema, store->root, "", err);
     kvt_config_read(config, store, err);
     config->store = store;
-    if (err->count == errors && !store->is_full)
+    if (err->count == errors && !store->is_full && is_chosen(store))
         kvt_config_check(config, err);
     if (store->is_full)
         return KVT_ENOMEM;
-    return err->count > errors ? KVT_ECONFIG : KVT_OK;
+    if (err->count == errors)
+        return KVT_OK;
+    return errors == 0 && err->status == KVT_ELIMIT ? KVT_ELIMIT : KVT_ECONFIG;
 }
 
 static enum kvt_status store_open(struct kvt_config_store **out, const char *name, size_t count,
