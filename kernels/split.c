@@ -99,3 +99,13 @@ void kvt_split_plan(struct kvt_split *split, const int32_t context[], int32_t ro
     for (int32_t w = at.worker + 1; w <= split->workers; w++)
         split->worker_piece[w] = split->piece_count;
 }
+
+void kvt_split_view(struct kvt_split *view, const struct kvt_split *planned, void *there)
+{
+    const char *base = (const char *)planned->pieces;
+    char *memory = there;
+    *view = *planned;
+    view->pieces = there;
+    view->merges = (struct kvt_merge *)(void *)(memory + ((const char *)planned->merges - base));
+    view->worker_piece = (int32_t *)(void *)(memory + ((const char *)planned->worker_piece - base));
+}

@@ -49,4 +49,8 @@ void kvt_split_place(struct kvt_split *split, void *memory, int32_t rows, int32_
 void kvt_split_plan(struct kvt_split *split, const int32_t context[], int32_t rows,
                     int32_t page_tokens, int32_t overhead);
 
+/* *view = a planned split whose memory was copied elsewhere: counts as planned, arrays at the same
+ * places behind `there` as planned's are behind what it was placed in. */
+void kvt_split_view(struct kvt_split *view, const struct kvt_split *planned, void *there);
+
 #endif

@@ -88,6 +88,14 @@ void kvt_device_give(struct kvt_device *device, void *memory, int64_t bytes)
     kvt_assert(device->used >= 0);
 }
 
+int32_t kvt_device_attention_workers(const struct kvt_device *device,
+                                     const struct kvt_page_layout *layout, int32_t heads)
+{
+    if (device->ops->attention_workers == NULL)
+        return device->workers;
+    return device->ops->attention_workers(device, layout, heads);
+}
+
 int64_t kvt_device_pieces_until_refusal(const struct kvt_device *device, int64_t bytes)
 {
     int64_t used = device->used, rounded = kvt_device_rounded(bytes), pieces = 0;

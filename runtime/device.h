@@ -1,9 +1,10 @@
 /*
  * device.h - where kernels run: one face, several backends
  *
- *   cpu         the fast CPU versions of kernels/cpu, OpenMP; always there
- *   reference   the plain C definitions on the host: slow, and the same bits whatever shares a
- * batch cuda        launches of kernels/cuda; only in a program built with CUDA (KVT_CUDA)
+ *     cpu         the fast CPU versions of kernels/cpu, OpenMP; always there
+ *     reference   the plain C definitions on the host: slow, and the same bits whatever shares a
+ *                 batch
+ *     cuda        launches of kernels/cuda; only in a program built with CUDA (KVT_CUDA)
  *
  * A device has memory of a given size. kvt_device_take refuses whatever would pass the limit, as a
  * GPU does, so that the limit is never exceeded and what is used is always known; on a CPU backend
@@ -12,7 +13,8 @@
  * Everything else is put in one stream and runs in its order; kvt_device_wait waits for all of it.
  * Structures of kernels (kernels/) hold pointers into the device's memory, but for those that a
  * contract calls host memory. On a backend with host_memory the host may read and write it directly
- * when nothing is under way.
+ * when nothing is under way; elsewhere it goes through copy: bytes that come from the host have
+ * been read when copy returns, bytes that go to the host are there after the next wait (mirror.h).
  *
  * Packed weights are the backend's own: kvt_device_pack_* turns plain weights in host memory into
  * what its kernels want, in device memory.
@@ -43,8 +45,8 @@ enum kvt_backend { KVT_BACKENDS(X) KVT_BACKEND_COUNT };
 #undef X
 extern const char *const kvt_backend_names[KVT_BACKEND_COUNT];
 
-#define KVT_DEVICE_ALIGN 64 /* of every piece of memory */
-#define KVT_DEVICE_MARKS 64 /* events */
+#define KVT_DEVICE_ALIGN 64   /* of every piece of memory */
+#define KVT_DEVICE_MARKS 1024 /* events */
 
 struct kvt_device;
 
@@ -84,6 +86,13 @@ struct kvt_device_ops {
     void (*rope)(struct kvt_device *device, const struct kvt_rope *rope);
     void (*argmax)(struct kvt_device *device, const kvt_bf16 *logits, int32_t rows, int32_t columns,
                    int32_t *token);
+    /* out[i] = from[row[i]], rows of row_bytes (even); out and from do not overlap. */
+    void (*gather)(struct kvt_device *device, void *out, const void *from, const int32_t *row,
+                   int32_t rows, size_t row_bytes);
+
+    /* Workers that attention of this kind is split over; NULL: the device's. */
+    int32_t (*attention_workers)(const struct kvt_device *device,
+                                 const struct kvt_page_layout *layout, int32_t heads);
 
     enum kvt_status (*capture)(struct kvt_device *device, struct kvt_err *err);
     enum kvt_status (*captured)(struct kvt_device *device, void **graph, struct kvt_err *err);
@@ -119,6 +128,10 @@ static inline int64_t kvt_device_rounded(int64_t bytes)
 {
     return (bytes + KVT_DEVICE_ALIGN - 1) / KVT_DEVICE_ALIGN * KVT_DEVICE_ALIGN;
 }
+
+/* Workers to split attention over pages of this layout for. */
+int32_t kvt_device_attention_workers(const struct kvt_device *device,
+                                     const struct kvt_page_layout *layout, int32_t heads);
 
 /* How many pieces of bytes would be granted, one after the other, before the first refusal. */
 int64_t kvt_device_pieces_until_refusal(const struct kvt_device *device, int64_t bytes);

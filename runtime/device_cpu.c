@@ -100,6 +100,15 @@ static void cpu_copy_rows(struct kvt_device *device, void *to, size_t to_stride,
         memcpy((char *)to + row * to_stride, (const char *)from + row * from_stride, row_bytes);
 }
 
+static void cpu_gather(struct kvt_device *device, void *out, const void *from, const int32_t *row,
+                       int32_t rows, size_t row_bytes)
+{
+    (void)device;
+    for (int32_t i = 0; i < rows; i++)
+        memcpy((char *)out + (size_t)i * row_bytes, (const char *)from + (size_t)row[i] * row_bytes,
+               row_bytes);
+}
+
 static void cpu_zero(struct kvt_device *device, void *memory, size_t bytes)
 {
     (void)device;
@@ -282,6 +291,7 @@ const struct kvt_device_ops kvt_device_cpu_ops = {
     .silu_mul = cpu_silu_mul,
     .rope = cpu_rope,
     .argmax = cpu_argmax,
+    .gather = cpu_gather,
 };
 
 const struct kvt_device_ops kvt_device_reference_ops = {
@@ -312,4 +322,5 @@ const struct kvt_device_ops kvt_device_reference_ops = {
     .silu_mul = ref_silu_mul,
     .rope = ref_rope,
     .argmax = ref_argmax,
+    .gather = cpu_gather,
 };

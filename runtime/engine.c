@@ -167,6 +167,17 @@ static int32_t longest_pages(const struct kvt_trace *trace, int32_t page_tokens)
     return clip((most + page_tokens - 1) / page_tokens, INT32_MAX / 4);
 }
 
+static enum kvt_status init_moves(struct kvt_page_moves *moves, struct kvt_device *device,
+                                  int32_t pages, struct kvt_err *err)
+{
+    KVT_TRY(kvt_mirror_init(&moves->mirror, device, (int64_t)pages * 20, "moving pages", err));
+    moves->stamp = (uint64_t *)(void *)moves->mirror.host;
+    moves->source = (int32_t *)(void *)(moves->stamp + pages);
+    moves->target = moves->source + pages;
+    moves->tokens = moves->target + pages;
+    return KVT_OK;
+}
+
 static enum kvt_status bind_replica(struct kvt_real_replica *replica,
                                     const struct kvt_replica_spec *spec,
                                     const struct kvt_trace *trace, struct kvt_err *err)
@@ -180,14 +191,11 @@ static enum kvt_status bind_replica(struct kvt_real_replica *replica,
                           replica->weights.model->layers, spec->pages, err));
     KVT_TRY(kvt_forward_init(&replica->forward, &replica->pool, &replica->weights, rows,
                              spec->max_running + entries, err));
-    KVT_TRY(kvt_rows_init(&replica->rows, rows, table_max, err));
+    KVT_TRY(kvt_rows_init(&replica->rows, &replica->device, rows, table_max, err));
+    KVT_TRY(kvt_tag_batch_init(&replica->check, &replica->device, entries, table_max, err));
+    KVT_TRY(init_moves(&replica->moves, &replica->device, table_max, err));
     replica->planned = calloc(PLANS, sizeof *replica->planned);
-    replica->check_begin = calloc((size_t)entries + 1, sizeof(int32_t));
-    replica->check_failed = calloc((size_t)entries, 1);
-    replica->check_page = calloc((size_t)table_max, sizeof(int32_t));
-    replica->check_want = calloc((size_t)table_max, sizeof(uint64_t));
-    if (replica->planned == NULL || replica->check_begin == NULL || replica->check_failed == NULL ||
-        replica->check_page == NULL || replica->check_want == NULL)
+    if (replica->planned == NULL)
         return kvt_err_set(err, KVT_ENOMEM, "no memory for steps of %d requests", entries);
     for (int i = 0; i < PLANS; i++)
         KVT_TRY(kvt_planned_init(&replica->planned[i], entries, table_max, spec->pages, err));
@@ -205,14 +213,9 @@ static void unbind(struct kvt_runtime *engine)
         for (int j = 0; j < PLANS && replica->planned != NULL; j++)
             kvt_planned_release(&replica->planned[j]);
         free(replica->planned);
-        free(replica->check_begin);
-        free(replica->check_failed);
-        free(replica->check_page);
-        free(replica->check_want);
+        kvt_tag_batch_release(&replica->check);
+        kvt_mirror_release(&replica->moves.mirror);
         replica->planned = NULL;
-        replica->check_begin = replica->check_page = NULL;
-        replica->check_failed = NULL;
-        replica->check_want = NULL;
         replica->first = replica->count = 0;
     }
     for (int32_t r = 0; engine->saved != NULL && r < engine->trace->count; r++)

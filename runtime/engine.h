@@ -33,6 +33,7 @@
 #include <signal.h>
 
 #include "runtime/forward.h"
+#include "runtime/tag_batch.h"
 #include "sim/config/config.h"
 #include "sim/des/engine.h"
 #include "sim/plan/role_memory.h"
@@ -72,6 +73,12 @@ struct kvt_stale {               /* a planted fault: a reader whose table is sta
 struct kvt_planned;
 struct kvt_saved;
 
+struct kvt_page_moves {       /* the pages of a hand-off, in memory */
+    struct kvt_mirror mirror; /* has all arrays below, of table_max */
+    uint64_t *stamp;
+    int32_t *source, *target, *tokens;
+};
+
 struct kvt_real_replica {
     struct kvt_device device;
     struct kvt_model_weights weights;
@@ -86,9 +93,8 @@ struct kvt_real_replica {
     int32_t first, count;                    /* planned and not yet run */
     int32_t last;                            /* that ran */
     double moved;                            /* s of page moves that no step has been charged */
-    int32_t *check_begin, *check_page;       /* owned */
-    uint64_t *check_want;
-    uint8_t *check_failed;
+    struct kvt_tag_batch check;
+    struct kvt_page_moves moves; /* into this replica */
 };
 
 struct kvt_runtime {

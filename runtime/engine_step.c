@@ -14,6 +14,13 @@ static void fail(struct kvt_runtime *engine, const struct kvt_err *err)
         engine->failure = *err;
 }
 
+static void wait(struct kvt_runtime *engine, struct kvt_real_replica *replica)
+{
+    struct kvt_err err = {0};
+    if (replica->device.ops->wait(&replica->device, &err) != KVT_OK)
+        fail(engine, &err);
+}
+
 /* ---- pages -------------------------------------------------------------------------------- */
 
 static struct kvt_planned *open_plan(struct kvt_real_replica *replica)
@@ -21,10 +28,11 @@ static struct kvt_planned *open_plan(struct kvt_real_replica *replica)
     return &replica->planned[(replica->first + replica->count) % PLANS];
 }
 
+/* page: in memory. */
 static void set_tag(struct kvt_real_replica *replica, int32_t page, const uint64_t *owner,
                     const uint64_t *content)
 {
-    struct kvt_page_tag *tag = &replica->pool.tags[kvt_pool_page(page)];
+    struct kvt_page_tag *tag = &replica->pool.tags[page];
     struct kvt_device *device = &replica->device;
     if (owner != NULL)
         device->ops->copy(device, &tag->owner, owner, sizeof *owner);
@@ -74,7 +82,7 @@ static void restore(struct kvt_runtime *engine, struct kvt_real_replica *replica
         for (int32_t l = 0; l < replica->pool.layers; l++)
             replica->device.ops->copy(&replica->device, page_of(replica, l, to),
                                       saved->bytes + ((size_t)i * layers + (size_t)l) * page, page);
-        set_tag(replica, to, NULL, &plan->op_tags[op->at + i]);
+        set_tag(replica, kvt_pool_page(to), NULL, &plan->op_tags[op->at + i]);
     }
     engine->counts.restored_bytes += (int64_t)((size_t)pages * layers * page);
 }
@@ -89,16 +97,62 @@ static double carry_out(struct kvt_runtime *engine, struct kvt_real_replica *rep
     for (int32_t i = 0; i < plan->op_count; i++) {
         const struct kvt_planned_op *op = &plan->ops[i];
         if (op->kind == KVT_OP_OWN)
-            set_tag(replica, op->page, &op->tag, NULL);
+            set_tag(replica, kvt_pool_page(op->page), &op->tag, NULL);
         else if (op->kind == KVT_OP_SAVE)
             save(engine, replica, plan, op);
         else
             restore(engine, replica, plan, op);
     }
     plan->op_count = plan->op_page_count = 0;
+    wait(engine, replica);
     return kvt_device_now() - start;
 }
 
+/* Pages of the same format, byte by byte, and the tags of those that they land in. */
+static void copy_pages(struct kvt_real_replica *source, struct kvt_real_replica *target,
+                       int32_t count)
+{
+    const struct kvt_page_moves *moves = &target->moves;
+    size_t bytes = (size_t)source->layout.page_bytes;
+    for (int32_t i = 0; i < count; i++) {
+        for (int32_t l = 0; l < source->pool.layers; l++)
+            target->device.ops->copy(
+                &target->device, target->pool.layer[l] + (size_t)moves->target[i] * bytes,
+                source->pool.layer[l] + (size_t)moves->source[i] * bytes, bytes);
+        set_tag(target, moves->target[i], NULL, &moves->stamp[i]);
+    }
+}
+
+static void convert_pages(struct kvt_real_replica *source, struct kvt_real_replica *target,
+                          int32_t count)
+{
+    struct kvt_page_moves *moves = &target->moves;
+    struct kvt_mirror *mirror = &moves->mirror;
+    size_t n = (size_t)count;
+    kvt_mirror_send(mirror, moves->source, n * sizeof *moves->source);
+    kvt_mirror_send(mirror, moves->target, n * sizeof *moves->target);
+    kvt_mirror_send(mirror, moves->tokens, n * sizeof *moves->tokens);
+    kvt_mirror_send(mirror, moves->stamp, n * sizeof *moves->stamp);
+    for (int32_t l = 0; l < source->pool.layers; l++) {
+        struct kvt_kv_convert convert = {.from = &source->layout,
+                                         .to = &target->layout,
+                                         .source = source->pool.layer[l],
+                                         .target = target->pool.layer[l],
+                                         .source_pages = source->pool.pages + 1,
+                                         .target_pages = target->pool.pages + 1,
+                                         .pages = count,
+                                         .source_page = kvt_mirror_there(mirror, moves->source),
+                                         .target_page = kvt_mirror_there(mirror, moves->target),
+                                         .tokens = kvt_mirror_there(mirror, moves->tokens),
+                                         .plain_scale = target->forward.plain_scale,
+                                         .stamp = kvt_mirror_there(mirror, moves->stamp),
+                                         .tags = target->pool.tags};
+        target->device.ops->convert(&target->device, &convert);
+    }
+}
+
+/* Both devices are waited for: what the pages of prefill still get is in before they are read, and
+ * they are free when this returns. */
 static void deliver(struct kvt_runtime *engine, int32_t r)
 {
     const struct kvt_core *core = engine->core;
@@ -107,43 +161,29 @@ static void deliver(struct kvt_runtime *engine, int32_t r)
     const struct kvt_replica *to = &core->replicas[request->decode_replica];
     struct kvt_real_replica *source = &engine->replicas[request->replica];
     struct kvt_real_replica *target = &engine->replicas[request->decode_replica];
+    struct kvt_page_moves *moves = &target->moves;
     double start = kvt_device_now();
-    int32_t *pages = source->check_page, *into = target->check_page; /* free between steps */
-    int32_t have = kvt_planned_pages(from, &request->home, pages, source->rows.table_max);
-    int32_t room = kvt_planned_pages(to, &request->away, into, target->rows.table_max);
+    wait(engine, source);
+    /* The source's list is of its own table's length: its moves are free. */
+    int32_t *have_pages = source->moves.source;
+    int32_t have = kvt_planned_pages(from, &request->home, have_pages, source->rows.table_max);
+    int32_t room = kvt_planned_pages(to, &request->away, moves->target, target->rows.table_max);
     int32_t size = source->layout.page_tokens, sent = request->sent;
     int32_t count = (sent + size - 1) / size;
     count = count < have ? count : have;
     count = count < room ? count : room;
-    bool alike = source->layout.format == target->layout.format;
     for (int32_t i = 0; i < count; i++) {
-        uint64_t tag = kvt_pool_tag(&to->pages, into[i]);
-        int32_t left = sent - i * size, tokens = left < size ? left : size;
-        int32_t source_page = kvt_pool_page(pages[i]), target_page = kvt_pool_page(into[i]);
-        for (int32_t l = 0; l < source->pool.layers; l++) {
-            struct kvt_kv_convert convert = {.from = &source->layout,
-                                             .to = &target->layout,
-                                             .source = source->pool.layer[l],
-                                             .target = target->pool.layer[l],
-                                             .source_pages = source->pool.pages + 1,
-                                             .target_pages = target->pool.pages + 1,
-                                             .pages = 1,
-                                             .source_page = &source_page,
-                                             .target_page = &target_page,
-                                             .tokens = &tokens,
-                                             .plain_scale = target->forward.plain_scale,
-                                             .stamp = &tag,
-                                             .tags = target->pool.tags};
-            if (alike)
-                target->device.ops->copy(&target->device, page_of(target, l, into[i]),
-                                         page_of(source, l, pages[i]),
-                                         (size_t)source->layout.page_bytes);
-            else
-                target->device.ops->convert(&target->device, &convert);
-        }
-        if (alike)
-            set_tag(target, into[i], NULL, &tag);
+        int32_t left = sent - i * size;
+        moves->stamp[i] = kvt_pool_tag(&to->pages, moves->target[i]);
+        moves->source[i] = kvt_pool_page(have_pages[i]);
+        moves->target[i] = kvt_pool_page(moves->target[i]);
+        moves->tokens[i] = left < size ? left : size;
     }
+    if (source->layout.format == target->layout.format)
+        copy_pages(source, target, count);
+    else
+        convert_pages(source, target, count);
+    wait(engine, target);
     engine->counts.moved_bytes += count * target->layout.page_bytes * target->pool.layers;
     engine->counts.moved_s += kvt_device_now() - start;
 }
@@ -208,37 +248,33 @@ static void write_rows(struct kvt_runtime *engine, struct kvt_real_replica *repl
     rows->rows = n;
 }
 
-/* Pages that hold tokens before this step, of every request; those that fail are counted. */
-static void check_tags(struct kvt_runtime *engine, struct kvt_real_replica *replica,
-                       const struct kvt_planned *plan)
+/* Pages that hold tokens before this step, of every request. */
+static void check_tags(struct kvt_real_replica *replica, const struct kvt_planned *plan)
 {
     const struct kvt_rows *rows = &replica->rows;
-    int32_t size = replica->layout.page_tokens, n = 0, failures = 0;
-    uint64_t first = UINT64_MAX;
+    struct kvt_tag_batch *check = &replica->check;
+    int32_t size = replica->layout.page_tokens, n = 0;
     for (int32_t e = 0; e < plan->entry_count; e++) {
         const struct kvt_entry *entry = &plan->entries[e];
         int32_t pages = (entry->position + size - 1) / size;
-        replica->check_begin[e] = n;
-        memcpy(replica->check_page + n, rows->page_table + entry->begin, (size_t)pages * 4);
-        memcpy(replica->check_want + n, plan->want + entry->begin, (size_t)pages * 8);
+        check->begin[e] = n;
+        memcpy(check->page + n, rows->page_table + entry->begin, (size_t)pages * 4);
+        memcpy(check->want + n, plan->want + entry->begin, (size_t)pages * 8);
         n += pages;
     }
-    replica->check_begin[plan->entry_count] = n;
-    struct kvt_tag_check check = {.tags = replica->pool.tags,
-                                  .pool_pages = replica->pool.pages + 1,
-                                  .request_count = plan->entry_count,
-                                  .begin = replica->check_begin,
-                                  .page = replica->check_page,
-                                  .want = replica->check_want,
-                                  .mask = kvt_tag_mask(64),
-                                  .failed = replica->check_failed,
-                                  .failures = &failures,
-                                  .first = &first};
-    replica->device.ops->tag_check(&replica->device, &check);
-    engine->counts.checks += n;
-    engine->counts.failures += failures;
-    for (int32_t e = 0; e < plan->entry_count && failures > 0; e++)
-        if (replica->check_failed[e])
+    check->begin[plan->entry_count] = n;
+    kvt_tag_batch_check(check, &replica->pool, plan->entry_count);
+}
+
+/* What the check found, once the step has been waited for. */
+static void count_failures(struct kvt_runtime *engine, const struct kvt_real_replica *replica,
+                           const struct kvt_planned *plan)
+{
+    const struct kvt_tag_batch *check = &replica->check;
+    engine->counts.checks += check->begin[plan->entry_count];
+    engine->counts.failures += *check->failures;
+    for (int32_t e = 0; e<plan->entry_count && * check->failures> 0; e++)
+        if (check->failed[e])
             engine->failed[plan->entries[e].request] = 1;
 }
 
@@ -263,9 +299,11 @@ static double run_once(struct kvt_runtime *engine, struct kvt_real_replica *repl
     double start = kvt_device_now();
     write_rows(engine, replica, plan);
     if (tag_check)
-        check_tags(engine, replica, plan);
+        check_tags(replica, plan);
     if (kvt_forward_step(&replica->forward, &replica->rows, &err) != KVT_OK)
         fail(engine, &err);
+    else if (tag_check)
+        count_failures(engine, replica, plan);
     read_tokens(engine, replica, plan);
     return kvt_device_now() - start;
 }

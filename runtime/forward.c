@@ -22,15 +22,14 @@ const char *const kvt_factor_names[KVT_FACTOR_COUNT] = {KVT_FACTORS(X)};
 
 /* ---- rows --------------------------------------------------------------------------------- */
 
-enum kvt_status kvt_rows_init(struct kvt_rows *rows, int32_t rows_max, int32_t table_max,
-                              struct kvt_err *err)
+enum kvt_status kvt_rows_init(struct kvt_rows *rows, struct kvt_device *device, int32_t rows_max,
+                              int32_t table_max, struct kvt_err *err)
 {
-    size_t n = (size_t)rows_max;
+    int64_t n = rows_max;
     *rows = (struct kvt_rows){.rows_max = rows_max, .table_max = table_max};
-    rows->memory = calloc(1, n * (2 * 8 + 6 * 4) + (size_t)table_max * 4);
-    if (rows->memory == NULL)
-        return kvt_err_set(err, KVT_ENOMEM, "no memory for steps of %d rows", rows_max);
-    rows->slot = rows->memory;
+    KVT_TRY(kvt_mirror_init(&rows->mirror, device, n * (2 * 8 + 6 * 4) + (int64_t)table_max * 4,
+                            "the rows of a step", err));
+    rows->slot = (int64_t *)(void *)rows->mirror.host;
     rows->stamp = (uint64_t *)(void *)(rows->slot + n);
     rows->token = (int32_t *)(void *)(rows->stamp + n);
     rows->position = rows->token + n;
@@ -44,8 +43,32 @@ enum kvt_status kvt_rows_init(struct kvt_rows *rows, int32_t rows_max, int32_t t
 
 void kvt_rows_release(struct kvt_rows *rows)
 {
-    free(rows->memory);
+    kvt_mirror_release(&rows->mirror);
     *rows = (struct kvt_rows){0};
+}
+
+/* Send what kernels read of the rows; *there has their places on the device. */
+static void send_rows(struct kvt_rows *rows, struct kvt_rows *there)
+{
+    struct kvt_mirror *mirror = &rows->mirror;
+    size_t n = (size_t)rows->rows;
+    *there = *rows;
+    struct {
+        void *array, *place;
+        size_t bytes;
+    } sent[] = {{rows->token, &there->token, n * 4},
+                {rows->position, &there->position, n * 4},
+                {rows->context, &there->context, n * 4},
+                {rows->row_pages, &there->row_pages, n * 4},
+                {rows->slot, &there->slot, n * 8},
+                {rows->stamp, &there->stamp, n * 8},
+                {rows->page_table, &there->page_table, (size_t)rows->table_size * 4},
+                {rows->output_row, &there->output_row, (size_t)rows->outputs * 4}};
+    for (size_t i = 0; i < sizeof sent / sizeof sent[0]; i++) {
+        void *on_device = kvt_mirror_there(mirror, sent[i].array);
+        kvt_mirror_send(mirror, sent[i].array, sent[i].bytes);
+        memcpy(sent[i].place, &on_device, sizeof on_device);
+    }
 }
 
 /* ---- memory ------------------------------------------------------------------------------- */
@@ -133,11 +156,11 @@ static enum kvt_status take_attention(struct kvt_forward *f, int64_t rows, const
     KVT_TRY(take(f, &f->head_in, rows * w->head * 2, err));
     KVT_TRY(take(f, &f->head_out, rows * w->head * 2, err));
     KVT_TRY(take(f, &f->zero, rows * w->low * 4, err));
-    f->split_memory = calloc(1, kvt_split_bytes((int32_t)rows, units, f->device->workers));
-    if (f->split_memory == NULL)
-        return kvt_err_set(err, KVT_ENOMEM, "no memory to plan attention of %lld rows",
-                           (long long)rows);
-    kvt_split_place(&f->split, f->split_memory, (int32_t)rows, units, f->device->workers);
+    int32_t workers = kvt_device_attention_workers(f->device, layout, heads);
+    KVT_TRY(kvt_mirror_init(&f->split_memory, f->device,
+                            (int64_t)kvt_split_bytes((int32_t)rows, units, workers),
+                            "plans of attention", err));
+    kvt_split_place(&f->split, f->split_memory.host, (int32_t)rows, units, workers);
     return take(f, &f->workspace, (int64_t)kvt_attention_workspace_bytes(layout, heads, &f->split),
                 err);
 }
@@ -155,6 +178,8 @@ static enum kvt_status take_all(struct kvt_forward *f, struct kvt_err *err)
     KVT_TRY(take(f, &f->narrow, rows * w.narrow * 2, err));
     KVT_TRY(take(f, &f->logits, (int64_t)f->outputs_max * model->vocab * 2, err));
     KVT_TRY(take(f, &f->next, (int64_t)f->outputs_max * 4, err));
+    KVT_TRY(take(f, &f->chosen, (int64_t)f->outputs_max * d * 4, err));
+    KVT_TRY(take(f, &f->poisoned_there, 4, err));
     KVT_TRY(take_attention(f, rows, &w, err));
     return take_routing(f, &w, err);
 }
@@ -186,29 +211,39 @@ void kvt_forward_release(struct kvt_forward *forward)
 {
     for (int32_t i = 0; i < forward->piece_count; i++)
         kvt_device_give(forward->device, *forward->pieces[i], forward->sizes[i]);
-    free(forward->split_memory);
+    kvt_mirror_release(&forward->split_memory);
     free(forward->routing);
     *forward = (struct kvt_forward){0};
 }
 
 /* ---- a step ------------------------------------------------------------------------------- */
 
+/* Wait, and charge the time between marks to what ended at the later one; the last one is the first
+ * of those to come. What the device reports while there is somebody to tell. */
+static enum kvt_status read_marks(struct kvt_forward *f, struct kvt_err *err)
+{
+    struct kvt_err unheard = {0};
+    const struct kvt_device_ops *ops = f->device->ops;
+    enum kvt_status status = ops->wait(f->device, err != NULL ? err : &unheard);
+    for (int32_t i = 1; i < f->marks && status == KVT_OK; i++)
+        f->spent[f->mark_part[i]] += ops->between(f->device, i - 1, i);
+    f->marks = 0;
+    ops->mark(f->device, f->marks++);
+    return status;
+}
+
 void kvt_forward_spend(struct kvt_forward *forward, enum kvt_part part)
 {
-    if (!forward->device->ops->host_memory)
+    if (!forward->device->ops->host_memory) {
+        if (forward->marks == KVT_DEVICE_MARKS)
+            read_marks(forward, NULL);
+        forward->mark_part[forward->marks] = (uint8_t)part;
+        forward->device->ops->mark(forward->device, forward->marks++);
         return;
+    }
     double now = kvt_device_now();
     forward->spent[part] += now - forward->begun;
     forward->begun = now;
-}
-
-/* out[i] = from[row[i]]: rows of a table, of row_bytes each. */
-static void gather(struct kvt_device *device, void *out, const void *from, const int32_t *row,
-                   int32_t count, size_t row_bytes)
-{
-    for (int32_t i = 0; i < count; i++)
-        device->ops->copy(device, (char *)out + (size_t)i * row_bytes,
-                          (const char *)from + (size_t)row[i] * row_bytes, row_bytes);
 }
 
 /* A norm of what is not the residual: x / rms(x) * weight. */
@@ -254,7 +289,7 @@ static void attend(struct kvt_forward *f, const struct kvt_rows *rows, int32_t l
                                    .plain_scale = f->plain_scale,
                                    .stamp = rows->stamp,
                                    .tags = pool->tags,
-                                   .poisoned = &f->poisoned};
+                                   .poisoned = f->poisoned_there};
     f->device->ops->append(f->device, &append);
     kvt_forward_spend(f, KVT_PART_SMALL);
     struct kvt_attention_call call = {.layout = &pool->layout,
@@ -270,7 +305,7 @@ static void attend(struct kvt_forward *f, const struct kvt_rows *rows, int32_t l
                                       .plain_scale = f->plain_scale,
                                       .q = f->q,
                                       .out = f->mixed,
-                                      .split = &f->split,
+                                      .split = &f->split_there,
                                       .workspace = f->workspace};
     f->device->ops->attention(f->device, &call);
     kvt_forward_spend(f, rows->prompt_rows > 0 ? KVT_PART_PREFILL : KVT_PART_DECODE);
@@ -382,21 +417,38 @@ static void dense(struct kvt_forward *f, const struct kvt_layer_weights *layer, 
     apply(f, KVT_PART_DOWN, &layer->down, m, f->narrow, f->y);
 }
 
-static void choose(struct kvt_forward *f, struct kvt_rows *rows)
+static void choose(struct kvt_forward *f, const struct kvt_rows *rows)
 {
     const struct kvt_model *model = f->w->model;
     struct kvt_device *device = f->device;
     int32_t d = model->hidden, count = rows->outputs;
     if (count == 0)
         return;
-    /* Rows are in ascending order, so that packing them to the front overwrites none too early. */
-    gather(device, f->x, f->x, rows->output_row, count, (size_t)d * 4);
-    gather(device, f->y, f->y, rows->output_row, count, (size_t)d * 2);
-    device->ops->add_norm(device, f->x, f->y, f->w->final_norm, EPSILON, count, d, f->h);
+    device->ops->gather(device, f->chosen, f->x, rows->output_row, count, (size_t)d * 4);
+    device->ops->gather(device, f->narrow, f->y, rows->output_row, count, (size_t)d * 2);
+    device->ops->add_norm(device, f->chosen, f->narrow, f->w->final_norm, EPSILON, count, d, f->h);
     apply(f, KVT_PART_HEAD, &f->w->head, count, f->h, f->logits);
     device->ops->argmax(device, f->logits, count, model->vocab, f->next);
     device->ops->copy(device, rows->next, f->next, (size_t)count * 4);
-    kvt_forward_spend(f, KVT_PART_SMALL);
+}
+
+/* Plan attention, and give the device what the host knows of the step. */
+static void begin(struct kvt_forward *f, struct kvt_rows *rows, struct kvt_rows *there)
+{
+    struct kvt_split *split = &f->split;
+    struct kvt_mirror *memory = &f->split_memory;
+    memset(f->spent, 0, sizeof f->spent);
+    f->begun = kvt_device_now();
+    f->marks = 0;
+    if (!f->device->ops->host_memory)
+        f->device->ops->mark(f->device, f->marks++);
+    kvt_split_plan(split, rows->context, rows->rows, f->pool->layout.page_tokens, PIECE_OVERHEAD);
+    kvt_mirror_send(memory, split->pieces, (size_t)split->piece_count * sizeof *split->pieces);
+    kvt_mirror_send(memory, split->merges, (size_t)split->merge_count * sizeof *split->merges);
+    kvt_mirror_send(memory, split->worker_piece,
+                    ((size_t)split->workers + 1) * sizeof *split->worker_piece);
+    kvt_split_view(&f->split_there, split, memory->there);
+    send_rows(rows, there);
 }
 
 enum kvt_status kvt_forward_step(struct kvt_forward *forward, struct kvt_rows *rows,
@@ -405,26 +457,27 @@ enum kvt_status kvt_forward_step(struct kvt_forward *forward, struct kvt_rows *r
     struct kvt_forward *f = forward;
     const struct kvt_model *model = f->w->model;
     struct kvt_device *device = f->device;
+    struct kvt_rows there;
     int32_t m = rows->rows, d = model->hidden;
     kvt_assert(m > 0 && m <= f->rows_max && rows->outputs <= f->outputs_max);
-    memset(f->spent, 0, sizeof f->spent);
-    f->begun = kvt_device_now();
-    kvt_split_plan(&f->split, rows->context, m, f->pool->layout.page_tokens, PIECE_OVERHEAD);
-    gather(device, f->y, f->w->embedding, rows->token, m, (size_t)d * 2);
+    begin(f, rows, &there);
+    device->ops->gather(device, f->y, f->w->embedding, there.token, m, (size_t)d * 2);
     device->ops->zero(device, f->x, (size_t)m * (size_t)d * 4);
     for (int32_t l = 0; l < model->layers; l++) {
         const struct kvt_layer_weights *layer = &f->w->layers[l];
         device->ops->add_norm(device, f->x, f->y, layer->attention_norm, EPSILON, m, d, f->h);
         if (layer->group->attention.kind == KVT_ATTENTION_MLA)
-            mla(f, rows, l);
+            mla(f, &there, l);
         else
-            gqa(f, rows, l);
+            gqa(f, &there, l);
         device->ops->add_norm(device, f->x, f->y, layer->mlp_norm, EPSILON, m, d, f->h);
         if (layer->group->mlp.experts > 0)
             kvt_forward_moe(f, layer, m);
         else
             dense(f, layer, m);
     }
-    choose(f, rows);
-    return device->ops->wait(device, err);
+    choose(f, &there);
+    device->ops->copy(device, &f->poisoned, f->poisoned_there, sizeof f->poisoned);
+    kvt_forward_spend(f, KVT_PART_SMALL);
+    return device->ops->host_memory ? device->ops->wait(device, err) : read_marks(f, err);
 }

@@ -14,12 +14,14 @@
  * the pages. What runs is what kvt_step_list writes down for a shape with `absorbed` (sim/cost/
  * step.h), kernel by kernel.
  *
- * Memory is taken once, for the largest step. On a device with host memory nothing allocates and
- * the time of each part of a step is kept (spent).
+ * Memory is taken once, for the largest step; nothing allocates in a step. The time of each part of
+ * a step is kept (spent): by the clock on a device with host memory, by marks in the stream
+ * elsewhere, where the rows are sent to the device first.
  */
 #ifndef KVT_RUNTIME_FORWARD_H
 #define KVT_RUNTIME_FORWARD_H
 
+#include "runtime/mirror.h"
 #include "runtime/pool.h"
 #include "runtime/weights.h"
 
@@ -55,7 +57,7 @@ extern const char *const kvt_part_names[KVT_PART_COUNT];
 extern const char *const kvt_factor_names[KVT_FACTOR_COUNT];
 extern const enum kvt_factor kvt_part_factors[KVT_PART_COUNT];
 
-/* The rows of a step. Arrays have room for rows_max rows and table_max page ids. */
+/* The rows of a step, in host memory. Arrays have room for rows_max rows and table_max page ids. */
 struct kvt_rows {
     int32_t rows_max, table_max;
     int32_t rows, prompt_rows, outputs, table_size;
@@ -66,11 +68,11 @@ struct kvt_rows {
     int32_t *page_table;          /* [table_size] pages in memory */
     int32_t *output_row;          /* [outputs] rows whose next token is wanted */
     int32_t *next;                /* [outputs] those tokens */
-    void *memory;                 /* owned: all of the above */
+    struct kvt_mirror mirror;     /* has all of the above */
 };
 
-enum kvt_status kvt_rows_init(struct kvt_rows *rows, int32_t rows_max, int32_t table_max,
-                              struct kvt_err *err);
+enum kvt_status kvt_rows_init(struct kvt_rows *rows, struct kvt_device *device, int32_t rows_max,
+                              int32_t table_max, struct kvt_err *err);
 void kvt_rows_release(struct kvt_rows *rows);
 
 struct kvt_forward {
@@ -86,19 +88,23 @@ struct kvt_forward {
     kvt_bf16 *head_in, *head_out;      /* MLA: one head of all rows */
     float *zero;                       /* [rows][q_lora or 512]: norms of what is no residual */
     kvt_bf16 *routed, *routed_wide, *routed_out; /* [rows topk][...] */
-    kvt_bf16 *logits;                            /* [outputs_max][vocab] */
-    int32_t *next;                               /* [outputs_max] */
+    float *chosen;           /* [outputs_max][hidden]: the residual of rows whose token is wanted */
+    kvt_bf16 *logits;        /* [outputs_max][vocab] */
+    int32_t *next;           /* [outputs_max] */
+    int32_t *poisoned_there; /* the count below */
     int32_t outputs_max;
-    struct kvt_split split;
-    void *split_memory;          /* owned, host */
+    struct kvt_split split, split_there; /* planned on the host; as kernels see it */
+    struct kvt_mirror split_memory;
     void *workspace;             /* device */
     struct kvt_routing *routing; /* owned, host */
     int32_t poisoned;            /* tokens with NaN or infinity written so far */
     int64_t sizes[24];           /* of what was taken, for giving it back */
     void **pieces[24];
     int32_t piece_count;
-    double spent[KVT_PART_COUNT]; /* s, of the last step; host devices */
+    double spent[KVT_PART_COUNT]; /* s, of the last step */
     double begun;
+    int32_t marks;                       /* set since they were last read; not on host devices */
+    uint8_t mark_part[KVT_DEVICE_MARKS]; /* what ended at each */
 };
 
 /* Memory for steps of up to rows_max rows of which up to outputs_max want a next token. */

@@ -50,18 +50,7 @@ static bool make_step(struct laws *laws, int32_t requests, int32_t prior, int32_
     int32_t stride = pages / 2 | 1, n = 0, at = 0;
     while (stride > 1 && pages % stride == 0)
         stride -= 2;
-    *rows = (struct kvt_rows){.rows_max = rows->rows_max,
-                              .table_max = rows->table_max,
-                              .token = rows->token,
-                              .position = rows->position,
-                              .context = rows->context,
-                              .row_pages = rows->row_pages,
-                              .slot = rows->slot,
-                              .stamp = rows->stamp,
-                              .page_table = rows->page_table,
-                              .output_row = rows->output_row,
-                              .next = rows->next,
-                              .memory = rows->memory};
+    rows->table_size = rows->outputs = 0;
     for (int32_t r = 0; r < requests; r++) {
         int32_t begin = rows->table_size;
         for (int64_t i = 0; i < each; i++, at++)
@@ -92,24 +81,19 @@ static bool make_step(struct laws *laws, int32_t requests, int32_t prior, int32_
     return true;
 }
 
-static double time_check(struct kvt_real_replica *real)
+/* Seconds of checking the pages of the step, with what comes and goes. */
+static enum kvt_status time_check(struct kvt_real_replica *real, double *time, struct kvt_err *err)
 {
-    int32_t failures = 0, begin[2] = {0, real->rows.table_size};
-    uint8_t failed[1];
-    uint64_t first = UINT64_MAX;
-    struct kvt_tag_check check = {.tags = real->pool.tags,
-                                  .pool_pages = real->pool.pages + 1,
-                                  .request_count = 1,
-                                  .begin = begin,
-                                  .page = real->rows.page_table,
-                                  .want = real->check_want,
-                                  .mask = kvt_tag_mask(64),
-                                  .failed = failed,
-                                  .failures = &failures,
-                                  .first = &first};
+    struct kvt_tag_batch *check = &real->check;
+    size_t pages = (size_t)real->rows.table_size;
+    check->begin[0] = 0;
+    check->begin[1] = real->rows.table_size;
+    memcpy(check->page, real->rows.page_table, pages * sizeof *check->page);
     double start = kvt_device_now();
-    real->device.ops->tag_check(&real->device, &check);
-    return kvt_device_now() - start;
+    kvt_tag_batch_check(check, &real->pool, 1);
+    KVT_TRY(real->device.ops->wait(&real->device, err));
+    *time = kvt_device_now() - start;
+    return KVT_OK;
 }
 
 static enum kvt_status measure(struct laws *laws, int32_t requests, int32_t prior, int32_t tokens,
@@ -124,7 +108,7 @@ static enum kvt_status measure(struct laws *laws, int32_t requests, int32_t prio
         return KVT_OK;
     size_t repeats = point.rows > 128 ? 3 : REPEATS;
     for (size_t i = 0; i < repeats; i++) {
-        check[i] = time_check(real);
+        KVT_TRY(time_check(real, &check[i], err));
         KVT_TRY(kvt_forward_step(&real->forward, &real->rows, err));
         for (int p = 0; p < KVT_PART_COUNT; p++)
             part[p][i] = real->forward.spent[p];
@@ -501,6 +485,22 @@ static void fit_check(const struct laws *laws, double *call, double *page)
     *page = c[1];
 }
 
+/* Checks pass, as in serving. */
+static enum kvt_status set_tags(struct kvt_real_replica *real, struct kvt_err *err)
+{
+    size_t count = (size_t)real->pool.pages + 1;
+    struct kvt_page_tag *tags = malloc(count * sizeof *tags);
+    if (tags == NULL)
+        return kvt_err_set(err, KVT_ENOMEM, "no memory for the tags of %zu pages", count);
+    for (size_t i = 0; i < count; i++)
+        tags[i] = (struct kvt_page_tag){1, 1};
+    for (int32_t i = 0; i < real->check.pages_max; i++)
+        real->check.want[i] = 1;
+    real->device.ops->copy(&real->device, real->pool.tags, tags, count * sizeof *tags);
+    free(tags);
+    return KVT_OK;
+}
+
 enum kvt_status kvt_laws_measure(struct kvt_runtime *runtime, int32_t replica, char **text,
                                  double *tag_call, double *tag_page, struct kvt_err *err)
 {
@@ -515,16 +515,14 @@ enum kvt_status kvt_laws_measure(struct kvt_runtime *runtime, int32_t replica, c
     laws->runtime = runtime;
     laws->real = real;
     laws->model = real->weights.model;
-    for (int32_t i = 0; i <= real->pool.pages; i++) /* checks that pass, as in serving */
-        real->pool.tags[i] = (struct kvt_page_tag){1, 1};
-    for (int32_t i = 0; i < real->rows.table_max; i++)
-        real->check_want[i] = 1;
+    enum kvt_status status = set_tags(real, err);
     int32_t longest = 1;
     for (int32_t r = 0; r < trace->count; r++) {
         int32_t most = trace->input[r] + (spec->role == KVT_ROLE_PREFILL ? 0 : trace->output[r]);
         longest = most > longest ? most : longest;
     }
-    enum kvt_status status = measure_all(laws, spec, longest, err);
+    if (status == KVT_OK)
+        status = measure_all(laws, spec, longest, err);
     laws->out = status == KVT_OK ? open_memstream(text, &bytes) : NULL;
     if (status == KVT_OK && laws->out == NULL)
         status = kvt_err_set(err, KVT_ENOMEM, "no memory to write laws");

@@ -93,18 +93,6 @@ int32_t kvt_cuda_attention_workers(const struct kvt_page_layout *layout, int32_t
     return multiprocessors * (blocks < 4 ? blocks : 4);
 }
 
-void kvt_cuda_split_view(struct kvt_split *view, const struct kvt_split *planned, void *device)
-{
-    const char *base = reinterpret_cast<const char *>(planned->pieces);
-    char *there = static_cast<char *>(device);
-    *view = *planned;
-    view->pieces = reinterpret_cast<struct kvt_piece *>(there);
-    view->merges = reinterpret_cast<struct kvt_merge *>(
-        there + (reinterpret_cast<const char *>(planned->merges) - base));
-    view->worker_piece = reinterpret_cast<int32_t *>(
-        there + (reinterpret_cast<const char *>(planned->worker_piece) - base));
-}
-
 static struct attention_args args_of(const struct kvt_attention *attention)
 {
     const struct kvt_page_layout *layout = attention->layout;

@@ -5,7 +5,7 @@
  * Whoever includes this needs no CUDA header. A stream is a void * (NULL: the default stream). The
  * structs of kernels/ are passed in host memory; the arrays that they point to are on the device. A
  * layout and a split are themselves read on the host, where the launch is sized; of a split the
- * three arrays are on the device (kvt_cuda_split_view).
+ * three arrays are on the device (kvt_split_view).
  *
  * A launcher checks what it can see without reading device memory (the kvt_*_check functions of
  * kernels/ are for the host copies), puts the kernels into the stream and returns; it allocates
@@ -105,10 +105,7 @@ enum kvt_status kvt_cuda_tag_check(const struct kvt_tag_check *check, void *stre
  * kvt_attention_units(). */
 int32_t kvt_cuda_attention_workers(const struct kvt_page_layout *layout, int32_t heads,
                                    int32_t multiprocessors);
-/* A split that was planned in host memory (whose first byte is planned->pieces) and whose bytes
- * (kvt_split_bytes) were copied to device: counts as planned, arrays on the device. */
-void kvt_cuda_split_view(struct kvt_split *view, const struct kvt_split *planned, void *device);
-/* attention->split as kvt_cuda_split_view made it; workspace of kvt_attention_workspace_bytes.
+/* attention->split as kvt_split_view made it; workspace of kvt_attention_workspace_bytes.
  * MLA with more than 16 heads reads the KV once for each 16 of them. */
 enum kvt_status kvt_cuda_attention(const struct kvt_attention *attention, void *stream,
                                    struct kvt_err *err);

@@ -132,7 +132,7 @@ static void run(const struct world &world, int32_t workers, int32_t overhead, st
     call.split = &split;
     RUN(kvt_attention_check(&call, &err));
     on_device<uint64_t> d_split(memory);
-    kvt_cuda_split_view(&view, &split, d_split.get());
+    kvt_split_view(&view, &split, d_split.get());
     on_device<uint8_t> d_pool(world.pool);
     on_device<int32_t> d_context(world.context), d_row_pages(world.row_pages),
         d_table(world.page_table);
