@@ -148,6 +148,7 @@ check: bootstrap-check $(if $(filter release,$(MODE)),all twins mutants cuda cud
 	$(Q)tests/traces.sh $(B)/kvtwin
 	$(Q)tests/man.sh $(B)/kvtwin cli/kvtwin.1
 	$(Q)tests/install.sh $(MODE)
+	$(if $(filter release,$(MODE)),@scripts/bootstrap.sh notebooks && scripts/notebooks.sh)
 	$(if $(filter release,$(MODE)),$(Q)tests/twins.sh $(TWINS))
 	$(Q)scripts/lint.sh
 	$(if $(filter release,$(MODE)),@scripts/readme.sh README.md | diff README.md - || { echo 'README.md shows old output; run make docs' >&2; exit 1; })
@@ -193,6 +194,10 @@ docs: all ## write the reference page of the configuration, and the outputs in t
 
 fault-study: all ## run the fault campaigns again and write docs/fault-study.md (minutes)
 	python3 scripts/fault-study.py build/kvtwin docs/fault-study.md
+
+notebooks: all ## execute the notebooks from a clean start; pages in build/notebooks/
+	@scripts/bootstrap.sh notebooks
+	$(Q)scripts/notebooks.sh
 
 install: $(B)/kvtwin ## copy program, man page, configs and traces below PREFIX (and DESTDIR)
 	install -D -m 755 $(B)/kvtwin $(DESTDIR)$(bindir)/kvtwin
@@ -296,6 +301,6 @@ $(B)/%.h.ok: %.h Makefile | bootstrap
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all bootstrap bootstrap-check demo test check twins mutants mutants-here bench fuzz coverage lint alone docs cuda cuda-emulated \
+.PHONY: all bootstrap bootstrap-check demo test check twins mutants mutants-here bench fuzz coverage lint alone docs notebooks cuda cuda-emulated \
         install uninstall clean help
 -include $(wildcard $(DEPS))

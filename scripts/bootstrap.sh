@@ -3,6 +3,7 @@
 #
 #   bootstrap.sh build    what `make` and `make demo` need
 #   bootstrap.sh check    what `make check` needs besides
+#   bootstrap.sh notebooks   what `make notebooks` needs
 #
 # Each row asks for a thing (a program, a pkg-config module, a header), not for a package, so that
 # a machine set up in another way is left alone. With everything there, apt is not called. Without
@@ -13,6 +14,8 @@ program() { command -v "$1" >/dev/null 2>&1; }
 module() { program pkg-config && pkg-config --exists "$1"; }
 header() { printf '#include <%s>\n' "$1" | "${CC:-gcc}" -E - >/dev/null 2>&1; }
 clang_header() { printf '#include <%s>\n' "$1" | clang -fopenmp -E - >/dev/null 2>&1; }
+
+python_module() { /usr/bin/python3 -c "import $1" >/dev/null 2>&1; }
 
 missing=
 need() { # need PACKAGE test ARGUMENT [test ARGUMENT]: one of the tests must hold
@@ -47,8 +50,15 @@ check)
     need g++ program g++
     need libomp-dev clang_header omp.h
     ;;
+notebooks)
+    need jupyter-nbconvert python_module nbconvert
+    need python3-ipykernel python_module ipykernel
+    need python3-h5py python_module h5py
+    need python3-matplotlib python_module matplotlib
+    need python3-pandas python_module pandas
+    ;;
 *)
-    echo "usage: bootstrap.sh build|check" >&2
+    echo "usage: bootstrap.sh build|check|notebooks" >&2
     exit 2
     ;;
 esac
