@@ -255,6 +255,13 @@ out_has '"fault": "leak", "guard": "fifo"'
 run "a campaign in CSV" 0 inject configs/examples/faults.yaml --trials 2 --format csv \
     --set fleet.decode.guard=fifo --set 'faults.kinds=[leak]'
 out_has "faults.yaml,leak,fifo,2,"
+run "a plan that rates draw" 0 inject configs/examples/faults.yaml --print-plan --seed 7 \
+    --set 'faults.rates=[{fault: bit-flip, rate: 20, per: hour}]'
+out_has "  plan:"
+out_has "  - {fault: bit-flip, variant: kv, at: "
+run "a share above 1" 3 inject configs/examples/faults.yaml --set fleet.decode.guard=none \
+    --set 'faults.rates=[{fault: partial-transfer, rate: 1.5, per: transfer}]'
+err_has "a rate per transfer is a share: want 0 to 1, got 1.5"
 run "inject wants faults" 3 inject configs/examples/quickstart.yaml
 err_has 'want a section `faults`, got none'
 run "an unknown class" 3 inject configs/examples/faults.yaml --set 'faults.kinds=[stale-write]'

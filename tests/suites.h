@@ -29,6 +29,7 @@
     X(bench_table)      \
     X(rare)             \
     X(faults)           \
+    X(fault_plan)       \
     X(kv_write)         \
     X(attention)        \
     X(metrics)          \

@@ -148,12 +148,13 @@ static void a_set_replaces_what_an_alias_in_the_file_gave(void)
 static void an_empty_file_may_be_filled_by_sets(void)
 {
     static const char *const sets[] = {"model=m", "fleet.serve.gpu=g",
-                                       "fleet.serve.guard=fifo+lease",
+                                       "fleet.serve.guard=fifo+zero-on-free",
                                        "fleet.serve.guard.canary.check=sampled"};
     struct kvt_config c = parse_good("", sets, 4);
     const struct kvt_config_guard *guard = &c.roles[KVT_ROLE_SERVE].guard;
     CHECK_TEXT(c.model.name, "m", "model");
-    CHECK(guard->on[KVT_GUARD_FIFO] && guard->on[KVT_GUARD_LEASE] && guard->on[KVT_GUARD_CANARY]);
+    CHECK(guard->on[KVT_GUARD_FIFO] && guard->on[KVT_GUARD_ZERO_ON_FREE] &&
+          guard->on[KVT_GUARD_CANARY]);
     CHECK_I64(guard->check, KVT_CHECK_SAMPLED, "check");
     kvt_config_release(&c);
 }

@@ -81,6 +81,14 @@
     X(GENERATION, "generation")        \
     X(INCARNATION, "incarnation")
 
+/* What a rate of faults counts. The first three are per time, the others shares. */
+#define KVT_RATE_BASES(X)              \
+    X(HOUR,     "hour")                /* of one replica */ \
+    X(GPU_HOUR, "gpu-hour")            \
+    X(GB_HOUR,  "gb-hour")             /* of KV memory; GB = 1e9 bytes */ \
+    X(TRANSFER, "transfer")            /* from prefill to decode */ \
+    X(ABORT,    "abort")               /* of a client that may go away */
+
 /* How the values of a generation tag follow each other. */
 #define KVT_TAG_ORDERS(X) X(COUNTER, "counter") X(RANDOM, "random")
 
@@ -155,7 +163,10 @@ enum kvt_guard_bind {
     KVT_BIND_INCARNATION = 8
 };
 #define KVT_BIND_COUNT 4
-#define X(name, text)  KVT_TAG_##name,
+#define X(name, text)  KVT_RATE_##name,
+enum kvt_rate_basis { KVT_RATE_BASES(X) KVT_RATE_COUNT };
+#undef X
+#define X(name, text) KVT_TAG_##name,
 enum kvt_tag_order { KVT_TAG_ORDERS(X) KVT_TAG_ORDER_COUNT };
 #undef X
 #define X(name, text, armed) KVT_FAULT_##name,
@@ -176,6 +187,7 @@ extern const char *const kvt_stream_names[KVT_STREAM_COUNT];
 extern const char *const kvt_link_scope_names[KVT_LINK_SCOPE_COUNT];
 extern const char *const kvt_guard_names[KVT_GUARD_COUNT];
 extern const char *const kvt_check_names[KVT_CHECK_COUNT];
+extern const char *const kvt_rate_names[KVT_RATE_COUNT];
 extern const char *const kvt_bind_names[KVT_BIND_COUNT];
 extern const char *const kvt_tag_order_names[KVT_TAG_ORDER_COUNT];
 extern const char *const kvt_fault_names[KVT_FAULT_COUNT];

@@ -82,6 +82,12 @@ static void check_guard(const struct checker *c, enum kvt_role role)
     snprintf(path, sizeof path, "fleet.%s.guard", kvt_role_names[role]);
     if (guard->on[KVT_GUARD_NONE] && others)
         complain(c, path, "want none alone, got it beside other guards");
+    const enum kvt_guard_kind between[] = {KVT_GUARD_LEASE, KVT_GUARD_REQUEST_ID};
+    for (int i = 0; i < 2; i++)
+        if (role == KVT_ROLE_SERVE && guard->on[between[i]])
+            complain(c, path,
+                     "%s is for messages between prefill and decode: a serve role has none",
+                     kvt_guard_names[between[i]]);
     const struct kvt_config_store *store = c->config->store;
     const struct kvt_yaml *node = kvt_yaml_find(store->root, "fleet");
     node = node != NULL && node->kind == KVT_YAML_MAP ? kvt_yaml_find(node, kvt_role_names[role])

@@ -188,7 +188,8 @@ struct kvt_config_published {
 
 /* Faults of KV pages. A plan names strikes; without one `inject` draws trials of one strike each.
  */
-#define KVT_STRIKES_MAX 64
+#define KVT_STRIKES_MAX 1024 /* of one run, written or drawn */
+#define KVT_RATES_MAX   32
 struct kvt_config_faults {
     bool present;
     uint32_t kinds;     /* bit of each enum kvt_fault_kind to draw from */
@@ -208,6 +209,19 @@ struct kvt_config_faults {
             struct kvt_where where;
         } rows[KVT_STRIKES_MAX];
     } plan;
+    struct kvt_config_rates {
+        int32_t count;
+        struct kvt_config_rate { /* from which strikes of a run are drawn */
+            enum kvt_fault_kind fault;
+            const char *variant; /* NULL: the first of its class */
+            double rate;         /* per hour, or a share */
+            enum kvt_rate_basis per;
+            double lemons;        /* share of the GPUs that are bad; 0: all are alike */
+            double carry;         /* share of the strikes that those carry */
+            double amount, delay; /* < 0: the variant's own; delay in s */
+            struct kvt_where where;
+        } rows[KVT_RATES_MAX];
+    } rates;
     struct kvt_where where;
 };
 

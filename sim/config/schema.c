@@ -412,6 +412,25 @@ static const struct kvt_rule strike_rules[] = {
     END
 };
 #undef T
+#define T struct kvt_config_rate
+static const struct kvt_rule rate_rules[] = {
+    ROW(NAME, "fault", T, fault, "its class", .flags = KVT_REQUIRED, SET_OF(kvt_fault_names)),
+    ROW(TEXT, "variant", T, variant, "which form of it; unset: the first"),
+    ROW(REAL, "rate", T, rate, "strikes per hour, or the share of transfers or aborts",
+        .max = 1e12, .flags = KVT_REQUIRED),
+    ROW(NAME, "per", T, per, "hour is of one replica, gb-hour of KV memory",
+        .flags = KVT_REQUIRED, SET_OF(kvt_rate_names)),
+    ROW(REAL, "lemons", T, lemons, "share of the GPUs that are bad; 0: all are alike", .max = 1,
+        .standard = "0"),
+    ROW(REAL, "carry", T, carry, "share of the strikes that the bad GPUs carry", .max = 1,
+        .standard = "0.98"),
+    ROW(REAL, "amount", T, amount, "how much, in the variant's own measure; unset: its default",
+        .max = 1e9),
+    ROW(REAL, "delay", T, delay, "how long; unset: the variant's default",
+        .dimension = KVT_DIMENSION_TIME),
+    END
+};
+#undef T
 static const struct kvt_rule faults_rules[] = {
     ROW(NAMES, "kinds", F, kinds, "classes that `inject` tries, each by itself; none is a run "
         "without a fault",
@@ -430,6 +449,10 @@ static const struct kvt_rule faults_rules[] = {
      .rows = {offsetof(struct kvt_config_strikes, rows), sizeof(struct kvt_config_strike),
               offsetof(struct kvt_config_strike, where), KVT_STRIKES_MAX},
      .help = "strikes of one run, in the place of trials"},
+    {.key = "rates", .kind = KVT_RULE_ROWS, .offset = offsetof(F, rates), .children = rate_rules,
+     .rows = {offsetof(struct kvt_config_rates, rows), sizeof(struct kvt_config_rate),
+              offsetof(struct kvt_config_rate, where), KVT_RATES_MAX},
+     .help = "strikes of one run that are drawn before it, with those of the plan"},
     END
 };
 #undef F

@@ -2,6 +2,11 @@
 
 #include "sim/fault/parts.h"
 
+int32_t kvt_faults_deviations(int32_t count)
+{
+    return KVT_DEVIATIONS_MAX + (count > 1 ? (count - 1) * KVT_DEVIATIONS_EACH : 0);
+}
+
 enum kvt_status kvt_faults_init(struct kvt_faults *faults, struct kvt_arena *arena,
                                 struct kvt_core *core, const struct kvt_faults_spec *spec,
                                 struct kvt_err *err)
@@ -12,6 +17,7 @@ enum kvt_status kvt_faults_init(struct kvt_faults *faults, struct kvt_arena *are
                                   .count = spec->count,
                                   .seed = spec->seed,
                                   .landing_page_capacity = 1 << 13,
+                                  .deviation_capacity = kvt_faults_deviations(spec->count),
                                   .sink = core->log.sink,
                                   .sink_context = core->log.context,
                                   .swapped = {KVT_NONE, KVT_NONE}};
@@ -21,8 +27,8 @@ enum kvt_status kvt_faults_init(struct kvt_faults *faults, struct kvt_arena *are
         kvt_assert(core->replicas[i].pages.named);
     KVT_TRY(kvt_arena_get(arena, count, sizeof *faults->armed, "faults", &faults->armed, err));
     KVT_TRY(kvt_arena_get(arena, count, sizeof *faults->results, "faults", &faults->results, err));
-    KVT_TRY(kvt_arena_get(arena, KVT_DEVIATIONS_MAX, sizeof *faults->deviations, "faults",
-                          &faults->deviations, err));
+    KVT_TRY(kvt_arena_get(arena, (size_t)faults->deviation_capacity, sizeof *faults->deviations,
+                          "faults", &faults->deviations, err));
     KVT_TRY(kvt_arena_get(arena, replicas, sizeof *faults->open, "faults", &faults->open, err));
     KVT_TRY(kvt_arena_get(arena, replicas, sizeof *faults->incarnation, "faults",
                           &faults->incarnation, err));
@@ -62,7 +68,8 @@ static void strike(struct kvt_faults *faults, int32_t at)
     const struct kvt_strike *s = &faults->strikes[at];
     enum kvt_fault_kind kind = kvt_fault_variants[s->variant].kind;
     kvt_core_note(faults->core, KVT_DECIDE_INJECT, s->request, s->replica, s->variant);
-    int32_t sending = kind == KVT_FAULT_LATE_WRITE ? kvt_fault_in_transfer(faults, at) : KVT_NONE;
+    int32_t sending =
+        s->variant == KVT_STRIKE_WRITE_TRANSFER ? kvt_fault_in_transfer(faults, at) : KVT_NONE;
     if (sending != KVT_NONE)
         kvt_fault_abort_transfer(faults, at, sending);
     else if (kvt_fault_is_armed[kind])

@@ -129,9 +129,10 @@ struct kvt_late_ack { /* a lost acknowledgement that a lease makes up for */
     kvt_ticks time;
 };
 
-#define KVT_DEVIATIONS_MAX 1024
-#define KVT_LANDINGS_MAX   64
-#define KVT_FAULT_ACTIONS  4096
+#define KVT_DEVIATIONS_MAX  1024 /* of one strike; each further one brings room for */
+#define KVT_DEVIATIONS_EACH 64
+#define KVT_LANDINGS_MAX    64
+#define KVT_FAULT_ACTIONS   4096
 
 struct kvt_faults {
     struct kvt_core *core;            /* borrowed */
@@ -143,8 +144,9 @@ struct kvt_faults {
     uint64_t seed;
     bool force_aliases;               /* tags that could be equal by chance are */
     double log_weight;                /* of the run, then */
-    struct kvt_deviation *deviations; /* [KVT_DEVIATIONS_MAX], open and closed */
-    int32_t deviation_count, *open;   /* [replicas] open ones that are read there */
+    struct kvt_deviation *deviations; /* [deviation_capacity], open and closed */
+    int32_t deviation_capacity;
+    int32_t deviation_count, *open; /* [replicas] open ones that are read there */
     struct kvt_landing landings[KVT_LANDINGS_MAX];
     int32_t landing_count;
     int32_t *landing_pages; /* page, generation, index: three each */
@@ -171,6 +173,9 @@ struct kvt_faults_spec {
     const struct kvt_guards *guards[KVT_ROLE_COUNT]; /* of present roles; borrowed */
     uint64_t seed;
 };
+
+/* Room for deviations of that many strikes. */
+int32_t kvt_faults_deviations(int32_t count);
 
 /* Take memory and become the sink of the core's log, in front of what is there. Pools are named. */
 enum kvt_status kvt_faults_init(struct kvt_faults *faults, struct kvt_arena *arena,

@@ -11,6 +11,8 @@
  *                   step *    finished; pages go back, a step writes on
  *  3 late-write transfer *    aborts in transfer; pages go back, the    share late   until it
  *                             rest of the bytes lands later                          lands
+ *              abort *        the same, when a client goes away          share late   until it
+ *                             by itself in transfer                                  lands
  *  4 wrong-map swap           two entries of its page table change places
  *              foreign        an entry names a page of another request
  *              next           an entry names the page after its own
@@ -48,6 +50,7 @@
     X(FREE_SENDER,       PREMATURE_FREE,   "sender",      0,   0) \
     X(FREE_STEP,         PREMATURE_FREE,   "step",        0,   0) \
     X(WRITE_TRANSFER,    LATE_WRITE,       "transfer",    0.5, 6) \
+    X(WRITE_ABORT,       LATE_WRITE,       "abort",       0.5, 6) \
     X(MAP_SWAP,          WRONG_MAP,        "swap",        0,   0) \
     X(MAP_FOREIGN,       WRONG_MAP,        "foreign",     0,   0) \
     X(MAP_NEXT,          WRONG_MAP,        "next",        0,   0) \

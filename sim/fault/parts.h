@@ -56,6 +56,7 @@ void kvt_fault_crash(struct kvt_faults *faults, int32_t strike, int32_t replica,
 void kvt_fault_free_twice(struct kvt_faults *faults, int32_t replica, int32_t r, int32_t page);
 void kvt_fault_finished(struct kvt_faults *faults, int32_t replica, int32_t r); /* transfer.c */
 void kvt_fault_sending(struct kvt_faults *faults, int32_t r);
+void kvt_fault_aborting(struct kvt_faults *faults, int32_t r);
 void kvt_fault_abort_transfer(struct kvt_faults *faults, int32_t strike, int32_t r);
 int32_t kvt_fault_in_transfer(const struct kvt_faults *faults, int32_t strike);
 void kvt_fault_land_due(struct kvt_faults *faults);
@@ -67,8 +68,9 @@ void kvt_fault_sweep(struct kvt_faults *faults);
 /* What the step in flight wrote to pages that were given away lands now. */
 void kvt_fault_land_step(struct kvt_faults *faults, int32_t replica);
 
-/* An armed strike of this variant, taken off the list; KVT_NONE. replica: where it may strike. */
+/* An armed strike of this variant that may strike request r on this replica, taken off the list;
+ * KVT_NONE. */
 int32_t kvt_fault_take_armed(struct kvt_faults *faults, enum kvt_fault_variant variant,
-                             int32_t replica);
+                             int32_t replica, int32_t r);
 
 #endif

@@ -11,7 +11,7 @@ void kvt_fault_free_twice(struct kvt_faults *faults, int32_t id, int32_t r, int3
     int32_t others = replica->batch.members.count - (replica->batch.members.head == r);
     if (others <= 0)
         return; /* nobody here whose page could be free by mistake */
-    int32_t strike = kvt_fault_take_armed(faults, KVT_STRIKE_FREE_TWICE, id);
+    int32_t strike = kvt_fault_take_armed(faults, KVT_STRIKE_FREE_TWICE, id, r);
     if (strike == KVT_NONE)
         return;
     struct kvt_stream stream = kvt_fault_stream(faults, strike);

@@ -70,7 +70,7 @@ void kvt_fault_finished(struct kvt_faults *faults, int32_t id, int32_t r)
     if (replica->batch.planned <= replica->batch.committed || holding->last == KVT_NONE ||
         request->context < 1)
         return;
-    int32_t strike = kvt_fault_take_armed(faults, KVT_STRIKE_FREE_STEP, id);
+    int32_t strike = kvt_fault_take_armed(faults, KVT_STRIKE_FREE_STEP, id, r);
     if (strike == KVT_NONE)
         return;
     faults->results[strike].activated = true;
@@ -92,7 +92,7 @@ static void sender_frees(struct kvt_faults *faults, int32_t r)
     int32_t id = request->replica;
     if (request->sent != request->target || request->home.pages == request->home.shared)
         return; /* only the last piece lets go */
-    int32_t strike = kvt_fault_take_armed(faults, KVT_STRIKE_FREE_SENDER, id);
+    int32_t strike = kvt_fault_take_armed(faults, KVT_STRIKE_FREE_SENDER, id, r);
     if (strike == KVT_NONE)
         return;
     faults->results[strike].activated = true;
@@ -138,15 +138,15 @@ static void sender_ends(struct kvt_faults *faults, int32_t r)
     }
 }
 
-/* F3: the client goes away while bytes are on the link; the pages go back, the rest comes later. */
-void kvt_fault_abort_transfer(struct kvt_faults *faults, int32_t strike, int32_t r)
+/* The pages of r on its decode replica go back at its abort, and the rest of its bytes lands
+ * later. */
+static void land_late(struct kvt_faults *faults, int32_t strike, int32_t r)
 {
     struct kvt_core *core = faults->core;
     struct kvt_request *request = &core->requests[r];
     int32_t id = request->decode_replica;
     const struct kvt_strike *s = &faults->strikes[strike];
     faults->results[strike].activated = true;
-    kvt_fault_act(faults, (struct kvt_fault_action){.kind = KVT_FAULT_CANCEL, .request = r});
     struct kvt_landing *landing = defers(faults, id) ? NULL : new_landing(faults, strike, id, r);
     if (landing == NULL)
         return;
@@ -159,6 +159,24 @@ void kvt_fault_abort_transfer(struct kvt_faults *faults, int32_t strike, int32_t
             landing_add(faults, landing, page, index);
 }
 
+/* F3: the client goes away while bytes are on the link. */
+void kvt_fault_abort_transfer(struct kvt_faults *faults, int32_t strike, int32_t r)
+{
+    kvt_fault_act(faults, (struct kvt_fault_action){.kind = KVT_FAULT_CANCEL, .request = r});
+    land_late(faults, strike, r);
+}
+
+void kvt_fault_aborting(struct kvt_faults *faults, int32_t r)
+{
+    const struct kvt_request *request = &faults->core->requests[r];
+    if (request->state != KVT_REQUEST_SENDING || !request->in_transfer)
+        return;
+    int32_t strike =
+        kvt_fault_take_armed(faults, KVT_STRIKE_WRITE_ABORT, request->decode_replica, r);
+    if (strike != KVT_NONE)
+        land_late(faults, strike, r);
+}
+
 void kvt_fault_sending(struct kvt_faults *faults, int32_t r)
 {
     const struct kvt_request *request = &faults->core->requests[r];
@@ -166,7 +184,7 @@ void kvt_fault_sending(struct kvt_faults *faults, int32_t r)
         return;
     sender_frees(faults, r);
     int32_t strike =
-        kvt_fault_take_armed(faults, KVT_STRIKE_WRITE_TRANSFER, request->decode_replica);
+        kvt_fault_take_armed(faults, KVT_STRIKE_WRITE_TRANSFER, request->decode_replica, r);
     if (strike != KVT_NONE)
         kvt_fault_abort_transfer(faults, strike, r);
 }
@@ -175,10 +193,11 @@ void kvt_fault_sending(struct kvt_faults *faults, int32_t r)
 int32_t kvt_fault_in_transfer(const struct kvt_faults *faults, int32_t strike)
 {
     const struct kvt_strike *s = &faults->strikes[strike];
-    for (int32_t r = 0; r < faults->core->request_count; r++) {
+    int32_t first = s->request != KVT_NONE ? s->request : 0;
+    int32_t end = s->request != KVT_NONE ? first + 1 : faults->core->request_count;
+    for (int32_t r = first; r < end; r++) {
         const struct kvt_request *request = &faults->core->requests[r];
-        bool fits = (s->request == KVT_NONE || s->request == r) &&
-                    (s->replica == KVT_NONE || s->replica == request->decode_replica);
+        bool fits = s->replica == KVT_NONE || s->replica == request->decode_replica;
         if (fits && request->state == KVT_REQUEST_SENDING && request->in_transfer)
             return r;
     }
@@ -274,7 +293,7 @@ static int32_t misdirect(struct kvt_faults *faults, int32_t r, int32_t id)
     int32_t other = another_sending(faults->core, r);
     if (other == KVT_NONE)
         return r;
-    int32_t strike = kvt_fault_take_armed(faults, KVT_STRIKE_MESSAGE_OTHER, id);
+    int32_t strike = kvt_fault_take_armed(faults, KVT_STRIKE_MESSAGE_OTHER, id, r);
     if (strike == KVT_NONE)
         return r;
     faults->results[strike].activated = true;
@@ -297,7 +316,7 @@ static int32_t misdirect(struct kvt_faults *faults, int32_t r, int32_t id)
 /* F9: prefill never hears that it may let go; a lease ends by itself. */
 static int32_t acknowledgement(struct kvt_faults *faults, int32_t r, int32_t id)
 {
-    int32_t strike = kvt_fault_take_armed(faults, KVT_STRIKE_MESSAGE_ACK, id);
+    int32_t strike = kvt_fault_take_armed(faults, KVT_STRIKE_MESSAGE_ACK, id, r);
     if (strike == KVT_NONE)
         return r;
     faults->results[strike].activated = true;
@@ -326,17 +345,17 @@ int32_t kvt_faults_message(struct kvt_faults *faults, enum kvt_message message, 
         sender_ends(faults, r);
     if (faults->armed_count == 0 || faults->core->requests[r].state != KVT_REQUEST_SENDING)
         return r;
-    int32_t strike = kvt_fault_take_armed(faults, KVT_STRIKE_MESSAGE_DONE, id);
+    int32_t strike = kvt_fault_take_armed(faults, KVT_STRIKE_MESSAGE_DONE, id, r);
     if (strike != KVT_NONE) {
         faults->results[strike].activated = true;
         return KVT_NONE;
     }
-    strike = kvt_fault_take_armed(faults, KVT_STRIKE_MESSAGE_TWICE, id);
+    strike = kvt_fault_take_armed(faults, KVT_STRIKE_MESSAGE_TWICE, id, r);
     if (strike != KVT_NONE)
         faults->results[strike].activated = true; /* a second one finds nobody waiting */
-    strike = kvt_fault_take_armed(faults, KVT_STRIKE_PARTIAL_EARLY, id);
+    strike = kvt_fault_take_armed(faults, KVT_STRIKE_PARTIAL_EARLY, id, r);
     if (strike == KVT_NONE)
-        strike = kvt_fault_take_armed(faults, KVT_STRIKE_PARTIAL_LOST, id);
+        strike = kvt_fault_take_armed(faults, KVT_STRIKE_PARTIAL_LOST, id, r);
     if (strike != KVT_NONE)
         partial(faults, strike, id, r);
     return misdirect(faults, r, id);

@@ -43,7 +43,7 @@ struct kvt_deviation *kvt_fault_deviate(struct kvt_faults *faults, int32_t strik
                                         int32_t reader, int32_t index, enum kvt_deviation_kind kind)
 {
     int32_t page = kvt_fault_page_at(faults->core, replica, reader, index);
-    if (faults->deviation_count == KVT_DEVIATIONS_MAX || page == KVT_NONE)
+    if (faults->deviation_count == faults->deviation_capacity || page == KVT_NONE)
         return NULL;
     struct kvt_deviation *d = &faults->deviations[faults->deviation_count++];
     *d = (struct kvt_deviation){.strike = strike,
@@ -116,12 +116,13 @@ static void preempted(struct kvt_faults *faults, int32_t id, int32_t r)
 /* ---- armed strikes ------------------------------------------------------------------------ */
 
 int32_t kvt_fault_take_armed(struct kvt_faults *faults, enum kvt_fault_variant variant,
-                             int32_t replica)
+                             int32_t replica, int32_t r)
 {
     for (int32_t i = 0; i < faults->armed_count; i++) {
         int32_t strike = faults->armed[i];
         const struct kvt_strike *s = &faults->strikes[strike];
-        if (s->variant != (int32_t)variant || (s->replica != KVT_NONE && s->replica != replica))
+        if (s->variant != (int32_t)variant || (s->replica != KVT_NONE && s->replica != replica) ||
+            (s->request != KVT_NONE && s->request != r))
             continue;
         faults->armed_count--;
         for (int32_t j = i; j < faults->armed_count; j++)
@@ -144,7 +145,7 @@ static int32_t index_of(const struct kvt_faults *faults, int32_t id, int32_t r, 
 /* F10 and F6 wait for a page to be handed out. */
 static void allocated(struct kvt_faults *faults, int32_t id, int32_t r, int32_t page)
 {
-    int32_t strike = kvt_fault_take_armed(faults, KVT_STRIKE_RESIDUE_NAN, id);
+    int32_t strike = kvt_fault_take_armed(faults, KVT_STRIKE_RESIDUE_NAN, id, r);
     if (strike != KVT_NONE) {
         const struct kvt_guards *guards = faults->guards[faults->core->replicas[id].spec.role];
         faults->results[strike].activated = true;
@@ -187,6 +188,8 @@ void kvt_fault_see(void *context, const struct kvt_decision *decision)
         preempted(faults, id, r);
     else if (decision->kind == KVT_DECIDE_ABORT && deviates)
         kvt_fault_close(faults, r, (int32_t)decision->count);
+    if (decision->kind == KVT_DECIDE_ABORT && armed)
+        kvt_fault_aborting(faults, r);
     if (decision->kind != KVT_DECIDE_FINISH)
         return;
     if (armed)

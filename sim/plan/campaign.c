@@ -6,6 +6,7 @@
 
 #include "sim/fault/proportion.h"
 #include "sim/plan/fault_plan.h"
+#include "sim/plan/fault_rates.h"
 #include "sim/plan/simulate.h"
 
 #define CHECKPOINTS     32
@@ -295,18 +296,25 @@ enum kvt_status kvt_fault_run(const struct kvt_config *config,
                               struct kvt_strike strikes[], struct kvt_fault_result results[],
                               int32_t *count, struct kvt_err *err)
 {
-    int32_t replicas = 0;
-    for (int role = 0; role < KVT_ROLE_COUNT; role++)
-        replicas += config->roles[role].present ? config->roles[role].replicas : 0;
-    KVT_TRY(kvt_fault_plan(config, replicas, strikes, count, err));
-    struct kvt_simulation simulation;
-    struct kvt_simulate_options how = {
-        .strikes = strikes, .strike_count = *count, .talk = options->talk, .stop = options->stop};
-    KVT_TRY(kvt_simulation_init(&simulation, config, &how, err));
-    enum kvt_status status = kvt_simulation_run(&simulation, &how, err);
+    struct kvt_simulation base, simulation;
+    struct kvt_simulate_options how = {.named = true, .talk = options->talk};
+    double log_weight;
+    KVT_TRY(kvt_simulation_init(&base, config, &how, err));
+    enum kvt_status status =
+        kvt_fault_draw_plan(&base, config->run.seed, 1, strikes, count, &log_weight, err);
+    how = (struct kvt_simulate_options){
+        .named = true, .strikes = strikes, .strike_count = *count, .stop = options->stop};
+    if (status == KVT_OK)
+        status = kvt_simulation_init_with_errors(&simulation, &base, NULL, &how, err);
+    if (status != KVT_OK) {
+        kvt_simulation_release(&base);
+        return status;
+    }
+    status = kvt_simulation_run(&simulation, &how, err);
     for (int32_t i = 0; i < *count; i++)
         results[i] = simulation.faults->results[i];
     kvt_simulation_release(&simulation);
+    kvt_simulation_release(&base);
     return status;
 }
 

@@ -49,7 +49,8 @@ enum kvt_status kvt_campaign_run(const struct kvt_config *config,
                                  const struct kvt_campaign_options *options,
                                  struct kvt_cell cells[KVT_FAULT_COUNT], struct kvt_err *err);
 
-/* One run of config->faults.plan: results[i] is that of strikes[i] (both KVT_STRIKES_MAX). */
+/* One run of config->faults.plan with what its rates draw: results[i] is that of strikes[i] (both
+ * KVT_STRIKES_MAX), whose row is -1 when it was drawn. */
 enum kvt_status kvt_fault_run(const struct kvt_config *config,
                               const struct kvt_campaign_options *options,
                               struct kvt_strike strikes[], struct kvt_fault_result results[],

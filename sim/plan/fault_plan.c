@@ -18,14 +18,37 @@ struct kvt_guards kvt_guards_of(const struct kvt_config_guard *guard)
     return guards;
 }
 
-/* The variant of this class and name (NULL: its first); -1 when there is none. */
-static int32_t variant_of(enum kvt_fault_kind kind, const char *name)
+int32_t kvt_fault_variant_of(enum kvt_fault_kind kind, const char *name)
 {
     for (int32_t i = 0; i < KVT_STRIKE_COUNT; i++)
         if (kvt_fault_variants[i].kind == kind &&
             (name == NULL || strcmp(name, kvt_fault_variants[i].name) == 0))
             return i;
     return -1;
+}
+
+/* What amount means of a variant: a share, a factor, or a number of things. */
+static bool is_share(int32_t variant)
+{
+    return variant == KVT_STRIKE_WRITE_TRANSFER || variant == KVT_STRIKE_WRITE_ABORT ||
+           variant == KVT_STRIKE_PARTIAL_EARLY || variant == KVT_STRIKE_PARTIAL_LOST ||
+           variant == KVT_STRIKE_LIVENESS_WITHHELD;
+}
+
+enum kvt_status kvt_fault_check_amount(int32_t variant, double amount, const char *key,
+                                       struct kvt_where where, struct kvt_err *err)
+{
+    const struct kvt_fault_variant_info *info = &kvt_fault_variants[variant];
+    if (is_share(variant) && amount > 1)
+        return kvt_err_at(err, KVT_ECONFIG, where,
+                          "%s: the amount of %s/%s is a share: want 0 to 1, got %g", key,
+                          kvt_fault_names[info->kind], info->name, amount);
+    if (variant == KVT_STRIKE_NODE_SLOW && amount < 1)
+        return kvt_err_at(
+            err, KVT_ECONFIG, where,
+            "%s: the amount of %s/%s is how many times slower: want 1 or more, got %g", key,
+            kvt_fault_names[info->kind], info->name, amount);
+    return KVT_OK;
 }
 
 static int32_t index_or_none(int64_t value)
@@ -37,7 +60,7 @@ static enum kvt_status read_row(const struct kvt_config *config,
                                 const struct kvt_config_strike *row, int32_t replicas,
                                 struct kvt_strike *strike, struct kvt_err *err)
 {
-    int32_t variant = variant_of(row->fault, row->variant);
+    int32_t variant = kvt_fault_variant_of(row->fault, row->variant);
     if (variant < 0)
         return kvt_err_at(err, KVT_ECONFIG, row->where, "faults.plan: %s has no variant \"%.40s\"",
                           kvt_fault_names[row->fault],
@@ -60,6 +83,36 @@ static enum kvt_status read_row(const struct kvt_config *config,
         .amount = row->amount < 0 ? info->amount : row->amount,
         .delay = kvt_ticks_from_seconds(row->delay < 0 ? info->delay_s : row->delay),
     };
+    return kvt_fault_check_amount(variant, strike->amount, "faults.plan", row->where, err);
+}
+
+/* No strike may fall on a replica that an earlier one of the plan has taken down; two that slow it
+ * may not overlap. */
+static enum kvt_status check_order(const struct kvt_config *config,
+                                   const struct kvt_strike strikes[], int32_t count,
+                                   struct kvt_err *err)
+{
+    for (int32_t i = 0; i < count; i++) {
+        const struct kvt_strike *first = &strikes[i];
+        bool down = first->variant == KVT_STRIKE_NODE_CRASH;
+        if ((!down && first->variant != KVT_STRIKE_NODE_SLOW) || first->replica == KVT_NONE)
+            continue;
+        for (int32_t j = i + 1; j < count; j++) {
+            const struct kvt_strike *s = &strikes[j];
+            if (s->replica != first->replica || s->time >= first->time + first->delay ||
+                (!down && s->variant != KVT_STRIKE_NODE_SLOW))
+                continue;
+            return kvt_err_at(err, KVT_ECONFIG, config->faults.plan.rows[s->row].where,
+                              "faults.plan: %s/%s of replica %d at %g s, but it is %s from %g s to "
+                              "%g s by the strike of line %d",
+                              kvt_fault_names[kvt_fault_variants[s->variant].kind],
+                              kvt_fault_variants[s->variant].name, s->replica,
+                              kvt_seconds_from_ticks(s->time), down ? "down" : "slow",
+                              kvt_seconds_from_ticks(first->time),
+                              kvt_seconds_from_ticks(first->time + first->delay),
+                              config->faults.plan.rows[first->row].where.line);
+        }
+    }
     return KVT_OK;
 }
 
@@ -76,7 +129,7 @@ enum kvt_status kvt_fault_plan(const struct kvt_config *config, int32_t replicas
             strikes[at] = strikes[at - 1];
         strikes[at] = strike;
     }
-    return KVT_OK;
+    return check_order(config, strikes, *count, err);
 }
 
 struct kvt_strike kvt_fault_draw(uint64_t seed, enum kvt_fault_kind kind, int64_t trial,
@@ -84,8 +137,9 @@ struct kvt_strike kvt_fault_draw(uint64_t seed, enum kvt_fault_kind kind, int64_
 {
     struct kvt_stream stream;
     kvt_stream_init(&stream, seed, KVT_PURPOSE_FAULT, (uint64_t)kind << 48 | (uint64_t)trial);
-    int32_t first = variant_of(kind, NULL), count = 0;
-    while (first + count < KVT_STRIKE_COUNT && kvt_fault_variants[first + count].kind == kind)
+    int32_t first = kvt_fault_variant_of(kind, NULL), count = 0;
+    while (first + count < KVT_STRIKE_COUNT && kvt_fault_variants[first + count].kind == kind &&
+           first + count != KVT_STRIKE_WRITE_ABORT)
         count++;
     int32_t variant = first + (int32_t)kvt_stream_below(&stream, (uint64_t)count);
     kvt_ticks span = until > from ? until - from : 1;

@@ -14,12 +14,21 @@
 /* A role's guards as the fault layer reads them. */
 struct kvt_guards kvt_guards_of(const struct kvt_config_guard *guard);
 
+/* The variant of this class and name (NULL: its first); -1 when there is none. */
+int32_t kvt_fault_variant_of(enum kvt_fault_kind kind, const char *name);
+
+/* KVT_ECONFIG when an amount is out of the range of its variant's measure. */
+enum kvt_status kvt_fault_check_amount(int32_t variant, double amount, const char *key,
+                                       struct kvt_where where, struct kvt_err *err);
+
 /* The rows of faults.plan by time, into strikes[KVT_STRIKES_MAX]. KVT_ECONFIG points at the row: an
- * unknown variant, a replica that does not exist, one after run.until. */
+ * unknown variant, a replica that does not exist, one after run.until, an amount out of range, a
+ * strike on a replica that another one has down. */
 enum kvt_status kvt_fault_plan(const struct kvt_config *config, int32_t replicas,
                                struct kvt_strike strikes[], int32_t *count, struct kvt_err *err);
 
-/* Strike of trial number `trial` of a class: variant, and time in [from, until). */
+/* Strike of trial number `trial` of a class: variant, and time in [from, until). Never
+ * late-write/abort, which needs a client that goes away. */
 struct kvt_strike kvt_fault_draw(uint64_t seed, enum kvt_fault_kind kind, int64_t trial,
                                  kvt_ticks from, kvt_ticks until);
 

@@ -220,7 +220,9 @@ static enum kvt_status setup(struct kvt_simulation *simulation, const struct kvt
     struct kvt_des_spec spec = spec_of(simulation, options);
     size_t bytes = kvt_des_bytes(&spec) + (size_t)simulation->trace.count * 24 + (1 << 20);
     if (options->strikes != NULL)
-        bytes += FAULT_BYTES;
+        bytes +=
+            FAULT_BYTES + (size_t)options->strike_count * 256 +
+            (size_t)kvt_faults_deviations(options->strike_count) * sizeof(struct kvt_deviation);
     KVT_TRY(kvt_arena_init(&simulation->arena, bytes, err));
     KVT_TRY(kvt_des_init(&simulation->des, &simulation->arena, &spec, err));
     simulation->des.core.log.sink = options->sink;

@@ -1,0 +1,37 @@
+/*
+ * inject.h - what `kvtwin inject` found, and how it says so (cmd_inject.c, inject_print.c)
+ */
+#ifndef KVT_CLI_INJECT_H
+#define KVT_CLI_INJECT_H
+
+#include "cli/cli.h"
+#include "sim/output/progress.h"
+#include "sim/plan/campaign.h"
+
+#define KVT_INJECT_NAME_BYTES 160
+
+struct kvt_inject_row { /* of the matrix, or of a plan */
+    char config[KVT_INJECT_NAME_BYTES], guard[KVT_INJECT_NAME_BYTES];
+    enum kvt_guard_check check;
+    int32_t tag_bits; /* 0: no tag */
+    bool planned;
+    struct kvt_cell cell;
+    struct kvt_strike strike;
+    struct kvt_fault_result result;
+    bool expected; /* the config says how it ends */
+    enum kvt_fault_outcome expectation;
+};
+
+struct kvt_inject_report {
+    struct kvt_inject_row *rows;
+    int32_t count, room;
+    struct kvt_progress progress;
+    bool print_plan; /* nothing is run */
+};
+
+/* Whether a strike of a plan ended as the config says; true where it says nothing. */
+bool kvt_inject_is_as_expected(const struct kvt_inject_row *row);
+
+void kvt_inject_print(const struct kvt_inject_report *report, enum kvt_cli_format format);
+
+#endif
