@@ -60,7 +60,8 @@ AR  := gcc-ar
 endif
 
 # One file of kernels/cpu/ is for one instruction set, which its name says; the right one is chosen when
-# the program runs.
+# the program runs. On a processor that is no x86 there is the portable one only (X86= does the same).
+X86          ?= $(findstring x86_64,$(shell $(CC) -dumpmachine))
 ISA_avx2     := -mavx2 -mfma -mf16c
 ISA_avx512   := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vbmi -mavx512bf16 -mavx512vnni -mfma \
                 -mprefer-vector-width=512
@@ -82,7 +83,7 @@ CUDA_CPP    = $(if $(CUDA_HERE),$(if $(filter runtime/% kernels/cuda/%,$(1)),$(i
 EMULATE    := g++ -std=c++17 -O1 -g $(WARN_CXX) $(WERROR) -ffp-contract=off -fsanitize=address,undefined \
               -fno-sanitize-recover=all -I.
 
-ALL_CPPFLAGS = -I. -D_POSIX_C_SOURCE=200809L -DKVT_VERSION='"$(VERSION)"' $(PKG_CFLAGS) $(CPPFLAGS)
+ALL_CPPFLAGS = -I. -D_POSIX_C_SOURCE=200809L $(if $(X86),-DKVT_X86) -DKVT_VERSION='"$(VERSION)"' $(PKG_CFLAGS) $(CPPFLAGS)
 ALL_CFLAGS   = -std=c11 $(WARN) $(WERROR) -ffp-contract=off $(OPENMP) $(MODE_$(MODE)) $(CFLAGS)
 ALL_LDFLAGS  = $(LTO) $(OPENMP) $(filter -fsanitize=% --coverage,$(MODE_$(MODE))) $(LDFLAGS)
 # Debian's shared HDF5 pulls in 40 libraries that we never call (curl, Kerberos, LDAP): 6 ms at every
@@ -95,14 +96,15 @@ LIBS         = $(if $(HDF5_A),$(filter-out -lhdf5,$(PKG_LIBS)) $(HDF5_A) -lsz -l
 SIM_DIRS  := base config model cost serve fault des trace metrics output plan
 SIM_SRC   := $(foreach d,$(SIM_DIRS),$(wildcard sim/$(d)/*.c))
 REAL_DIRS := kernels kernels/cpu runtime
-REAL_SRC  := $(foreach d,$(REAL_DIRS),$(wildcard $(d)/*.c))
+OTHER_ISA := $(if $(X86),,$(foreach i,avx2 avx512 amx,$(wildcard kernels/cpu/*_$(i).[ch])))
+REAL_SRC  := $(filter-out $(OTHER_ISA),$(foreach d,$(REAL_DIRS),$(wildcard $(d)/*.c)))
 CUDA_SRC  := $(wildcard kernels/cuda/*.cu kernels/cuda/*.c)
 CUDA_OBJ  := $(patsubst %.c,$(B)/%.o,$(patsubst %.cu,$(B)/%.cu.o,$(CUDA_SRC)))
 CLI_SRC   := $(wildcard cli/*.c)
 BENCH_SRC := $(wildcard tests/bench_*.c)
 FUZZERS   := $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/*.c))
 TEST_SRC  := $(filter-out $(BENCH_SRC) tests/digests.c,$(wildcard tests/*.c))
-HEADERS   := $(foreach d,$(SIM_DIRS:%=sim/%) $(REAL_DIRS) cli tests,$(wildcard $(d)/*.h))
+HEADERS   := $(filter-out $(OTHER_ISA),$(foreach d,$(SIM_DIRS:%=sim/%) $(REAL_DIRS) cli tests,$(wildcard $(d)/*.h)))
 LIB_OBJ   := $(patsubst %.c,$(B)/%.o,$(SIM_SRC) $(REAL_SRC) $(filter-out cli/main.c,$(CLI_SRC)))
 ifneq ($(CUDA_HERE),)
 LIB_OBJ   += $(CUDA_OBJ)

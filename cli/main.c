@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "kernels/cpu/isa.h"
 #include "sim/base/file.h"
 
 /* The first signal asks the command to finish and write its outputs; the second does not wait. */
@@ -66,5 +67,10 @@ int main(int argc, char *argv[])
     gsl_set_error_handler_off();
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
     catch_signals();
+    struct kvt_err err = {0};
+    if (kvt_isa_init(&err) != KVT_OK) {
+        fprintf(stderr, "kvtwin: %s\n", err.text);
+        return KVT_EUSAGE;
+    }
     return close_stdout(kvt_cli_main(argc, argv));
 }

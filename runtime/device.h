@@ -26,7 +26,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* sim/model has a struct of that name as well: the shape of a layer. */
+#define kvt_attention kvt_attention_call
 #include "kernels/attention.h"
+#undef kvt_attention
 #include "kernels/elementwise.h"
 #include "kernels/gemm.h"
 #include "kernels/int4.h"
@@ -47,7 +50,8 @@ extern const char *const kvt_backend_names[KVT_BACKEND_COUNT];
 
 struct kvt_device;
 
-/* What a backend is. capture and the two after it are NULL where there are no graphs. */
+/* What a backend is. Where there are no graphs, capture and the two after it are NULL. The
+ * reference has no ceilings. */
 struct kvt_device_ops {
     enum kvt_backend backend;
     bool host_memory;
@@ -90,6 +94,14 @@ struct kvt_device_ops {
     /* Workers that attention of this kind is split over; NULL: the device's. */
     int32_t (*attention_workers)(const struct kvt_device *device,
                                  const struct kvt_page_layout *layout, int32_t heads);
+
+    /* What nothing can beat: to = from, the sum of 32-bit words, a kernel that does nothing;
+     * products of registers or of tiles, whose FLOPs are returned (0: no such unit; NULL: a
+     * GPU). */
+    void (*ceiling_copy)(struct kvt_device *device, void *to, const void *from, size_t bytes);
+    void (*ceiling_read)(struct kvt_device *device, const void *from, size_t bytes, uint32_t *sum);
+    void (*ceiling_empty)(struct kvt_device *device);
+    double (*ceiling_multiply)(struct kvt_device *device, bool tiles, int32_t rounds);
 
     enum kvt_status (*capture)(struct kvt_device *device, struct kvt_err *err);
     enum kvt_status (*captured)(struct kvt_device *device, void **graph, struct kvt_err *err);

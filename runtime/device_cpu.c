@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "kernels/cpu/ceilings.h"
 #include "runtime/device.h"
 #include "sim/base/assert.h"
 
@@ -131,6 +132,34 @@ static void cpu_mark(struct kvt_device *device, int32_t slot)
 static double cpu_between(struct kvt_device *device, int32_t from, int32_t to)
 {
     return device->mark[to] - device->mark[from];
+}
+
+/* ---- ceilings ---- */
+
+static void cpu_ceiling_copy(struct kvt_device *device, void *to, const void *from, size_t bytes)
+{
+    (void)device;
+    kvt_cpu_ceiling_copy(to, from, bytes);
+}
+
+static void cpu_ceiling_read(struct kvt_device *device, const void *from, size_t bytes,
+                             uint32_t *sum)
+{
+    (void)device;
+    *sum = kvt_cpu_ceiling_read(from, bytes);
+}
+
+static void cpu_ceiling_empty(struct kvt_device *device)
+{
+    (void)device;
+#pragma omp parallel
+    __asm__ volatile("");
+}
+
+static double cpu_ceiling_multiply(struct kvt_device *device, bool tiles, int32_t rounds)
+{
+    (void)device;
+    return kvt_cpu_ceiling_multiply(tiles, rounds);
 }
 
 /* ---- fast kernels ---- */
@@ -292,6 +321,10 @@ const struct kvt_device_ops kvt_device_cpu_ops = {
     .rope = cpu_rope,
     .argmax = cpu_argmax,
     .gather = cpu_gather,
+    .ceiling_copy = cpu_ceiling_copy,
+    .ceiling_read = cpu_ceiling_read,
+    .ceiling_empty = cpu_ceiling_empty,
+    .ceiling_multiply = cpu_ceiling_multiply,
 };
 
 const struct kvt_device_ops kvt_device_reference_ops = {

@@ -7,9 +7,9 @@
 
 static const struct kvt_elementwise_rows *rows_in_use(void)
 {
-    static const struct kvt_elementwise_rows *const all[KVT_ISA_COUNT] = {
-        &kvt_elementwise_portable, &kvt_elementwise_avx2, &kvt_elementwise_avx512,
-        &kvt_elementwise_avx512};
+    static const struct kvt_elementwise_rows *const all[KVT_ISA_COUNT] =
+        KVT_ISA_VERSIONS(&kvt_elementwise_portable, &kvt_elementwise_avx2, &kvt_elementwise_avx512,
+                         &kvt_elementwise_avx512);
     return all[kvt_isa()];
 }
 

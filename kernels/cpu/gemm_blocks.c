@@ -62,17 +62,16 @@ size_t kvt_block_weights_bytes(const struct kvt_block_shape *shape)
 static void choose_run(const struct kvt_block_shape *shape, int32_t rows, struct kvt_block_job *job)
 {
     static const int32_t amx_rows_least[KVT_BLOCK_FORMATS] = {5, 1, 12};
+    static kvt_block_run *const *const all[KVT_ISA_COUNT] = KVT_ISA_VERSIONS(
+        kvt_block_runs_portable, kvt_block_runs_avx2, kvt_block_runs_avx512, kvt_block_runs_amx);
     enum kvt_isa isa = kvt_isa();
-    if (isa == KVT_ISA_AMX && rows >= amx_rows_least[shape->format])
-        job->run = kvt_block_runs_amx[shape->format];
-    else if (isa >= KVT_ISA_AVX512)
-        job->run = kvt_block_runs_avx512[shape->format];
-    else if (isa == KVT_ISA_AVX2)
-        job->run = kvt_block_runs_avx2[shape->format];
-    else
-        job->run = kvt_block_runs_portable[shape->format];
+    if (isa == KVT_ISA_AMX && rows < amx_rows_least[shape->format])
+        isa = KVT_ISA_AVX512;
+    job->run = all[isa][shape->format];
+#ifdef KVT_X86
     if (job->run == kvt_block_int4_avx512)
         job->pack = kvt_block_pack_int8;
+#endif
 }
 
 void kvt_block_batch_begin(struct kvt_block_batch *batch, const struct kvt_block_shape *shape)

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if defined __x86_64__
+#ifdef KVT_X86
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@ static const char *const names[KVT_ISA_COUNT] = {"portable", "avx2", "avx512", "
 
 static atomic_int chosen = -1;
 
-#if defined __x86_64__ && defined __linux__
+#if defined KVT_X86 && defined __linux__
 
 /* Tiles are 8 KB of state a thread: Linux wants to be asked before it saves them. */
 static bool tiles_are_granted(void)

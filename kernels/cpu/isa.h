@@ -30,6 +30,20 @@ enum kvt_isa kvt_isa(void);
 /* Use another one from now on: false, and no change, when the machine lacks it. For tests. */
 bool kvt_isa_set(enum kvt_isa isa);
 
+/* The versions of something for the levels, as an initialiser. Only x86 has more than one: the
+ * Makefile defines KVT_X86 there, and leaves out files for other levels elsewhere. */
+#ifdef KVT_X86
+#define KVT_ISA_VERSIONS(portable, avx2, avx512, amx)                                              \
+    {                                                                                              \
+        portable, avx2, avx512, amx                                                                \
+    }
+#else
+#define KVT_ISA_VERSIONS(portable, avx2, avx512, amx)                                              \
+    {                                                                                              \
+        portable, portable, portable, portable                                                     \
+    }
+#endif
+
 /* "portable", ... */
 const char *kvt_isa_name(enum kvt_isa isa);
 

@@ -6,8 +6,8 @@
 
 static const struct kvt_kv_append_isa *isa_in_use(void)
 {
-    static const struct kvt_kv_append_isa *const all[KVT_ISA_COUNT] = {
-        &kvt_kv_append_portable, &kvt_kv_append_avx2, &kvt_kv_append_avx512, &kvt_kv_append_avx512};
+    static const struct kvt_kv_append_isa *const all[KVT_ISA_COUNT] = KVT_ISA_VERSIONS(
+        &kvt_kv_append_portable, &kvt_kv_append_avx2, &kvt_kv_append_avx512, &kvt_kv_append_avx512);
     return all[kvt_isa()];
 }
 

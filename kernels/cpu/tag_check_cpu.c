@@ -68,8 +68,9 @@ static struct finding look(const struct kvt_tag_check *check, const struct kvt_t
 
 void kvt_cpu_tag_check(const struct kvt_tag_check *check)
 {
-    const struct kvt_tag_block_isa *isa =
-        kvt_isa() == KVT_ISA_PORTABLE ? &kvt_tag_block_portable : &kvt_tag_block_avx2;
+    static const struct kvt_tag_block_isa *const all[KVT_ISA_COUNT] = KVT_ISA_VERSIONS(
+        &kvt_tag_block_portable, &kvt_tag_block_avx2, &kvt_tag_block_avx2, &kvt_tag_block_avx2);
+    const struct kvt_tag_block_isa *isa = all[kvt_isa()];
     struct kvt_tag_source source = source_of(check);
     int32_t requests = check->request_count, failures = 0;
     uint64_t first = UINT64_MAX;
