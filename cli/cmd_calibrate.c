@@ -2,6 +2,7 @@
  * cmd_calibrate.c - kvtwin calibrate TABLE... -o CAL.yaml: laws from measured kernel times
  */
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,7 +40,17 @@ static enum kvt_status bench_facts(const struct kvt_cli *cli, struct calibrate *
         if (tables[i]->left_out > 0)
             kvt_cli_say(cli, 0, "kvtwin: warning: %lld rows left out; the first is %s",
                         (long long)tables[i]->left_out, tables[i]->left_out_why);
-    return c->tables.bench.given ? kvt_ceilings_apply(&c->tables.bench, &c->gpu, err) : KVT_OK;
+    double sheet = c->gpu.bandwidth;
+    bool surprising = false;
+    if (c->tables.bench.given)
+        KVT_TRY(kvt_ceilings_apply(&c->tables.bench, &c->gpu, &surprising, err));
+    if (surprising)
+        kvt_cli_say(cli, 0,
+                    "kvtwin: warning: %s reaches %.4g GB/s, GPU \"%s\" says %.4g GB/s: what was "
+                    "measured holds",
+                    c->tables.bench.device, 1e-9 * fmax(c->tables.bench.read, c->tables.bench.copy),
+                    c->gpu.name, 1e-9 * sheet);
+    return KVT_OK;
 }
 
 static enum kvt_status read_tables(const struct kvt_cli *cli, struct calibrate *c,

@@ -286,6 +286,7 @@ static void a_small_model_finds_a_law_for_each_kernel(void)
     struct kvt_calibration built, read;
     struct kvt_err err;
     struct kvt_gpu gpu = cpu;
+    bool surprising;
     table_begin(&t, 5, 0.02, 0);
     ceiling_rows(&t);
     gemm_rows(&t, "gemm", "bf16", 16);
@@ -299,7 +300,7 @@ static void a_small_model_finds_a_law_for_each_kernel(void)
     CHECK_CLOSE(tables.bench.read, 57e9, 1e-6, "the best row");
     CHECK_CLOSE(tables.bench.launch, 3e-6, 1e-6, "");
     CHECK_TEXT(tables.bench.device, "Some CPU, 2 threads", "");
-    CHECK_OK(kvt_ceilings_apply(&tables.bench, &gpu, &err), err);
+    CHECK_OK(kvt_ceilings_apply(&tables.bench, &gpu, &surprising, &err), err);
     for (int32_t i = 0; i < tables.series_count; i++) {
         CHECK_OK(kvt_fit_series(&fits[i], &tables.series[i], &tables, &gpu, &err), err);
         CHECK_NOTE(!fits[i].bad, fits[i].trouble);
@@ -449,19 +450,52 @@ static void what_cannot_be_fitted_says_why(void)
     }
 }
 
+/* The bytes of a token are those of the step (sim/cost/step_attention.c). */
+static void scales_of_gqa_are_counted(void)
+{
+    struct table t;
+    struct kvt_tables tables;
+    struct kvt_err err;
+    const char *shape = "batch=2 context=100 heads=32 kv_heads=8 head_dim=128";
+    table_begin(&t, 7, 0, 0);
+    table_row(&t, "gqa-decode", "fp8-scaled", shape, 1e-4, 200 * 8 * (256 + 8), 0);
+    table_row(&t, "gqa-decode", "fp8", shape, 1e-4, 200 * 8 * 256, 0);
+    fclose(t.out);
+    CHECK_OK(parse(&tables, t.text, &err), err);
+    CHECK_I64(tables.series_count, 2, "two layouts");
+    if (tables.series_count == 2) {
+        CHECK_CLOSE(tables.series[0].samples[0].work.token_bytes, 8 * (256 + 8), 1e-12, "with");
+        CHECK_CLOSE(tables.series[1].samples[0].work.token_bytes, 8 * 256, 1e-12, "without");
+    }
+    kvt_tables_release(&tables);
+    free(t.text);
+}
+
 static void ceilings_of_another_machine_are_refused(void)
 {
     struct kvt_gpu h200 = {.name = "h200-sxm", .bandwidth = 4.8e12, .flops_bf16 = 1e15};
     struct kvt_gpu own = cpu;
-    struct kvt_bench_facts facts = {.given = true, .device = "Some CPU", .read = 57e9};
+    struct kvt_bench_facts facts = {
+        .given = true, .backend = "cpu", .device = "Some CPU", .read = 57e9};
     struct kvt_err err = {0};
-    CHECK_FAILS(kvt_ceilings_apply(&facts, &h200, &err), err, KVT_ECONFIG);
+    bool surprising;
+    CHECK_FAILS(kvt_ceilings_apply(&facts, &h200, &surprising, &err), err, KVT_ECONFIG);
     CHECK_HOLDS(err.text, "Some CPU reach 57 GB/s, GPU \"h200-sxm\" has 4800 GB/s", "");
-    CHECK_OK(kvt_ceilings_apply(&facts, &own, &err), err);
+    CHECK_OK(kvt_ceilings_apply(&facts, &own, &surprising, &err), err);
     CHECK_CLOSE(own.bandwidth, 57e9, 0.06, "what was read stands for the data sheet");
+    CHECK(!surprising);
+    facts.read = 5 * cpu.bandwidth;
+    own = cpu;
+    CHECK_OK(kvt_ceilings_apply(&facts, &own, &surprising, &err), err);
+    CHECK_CLOSE(own.bandwidth, facts.read, 0.06, "a CPU's file stands for many machines");
+    CHECK_NOTE(surprising, "and that is said");
+    snprintf(facts.backend, sizeof facts.backend, "cuda");
+    own = cpu;
+    CHECK_FAILS(kvt_ceilings_apply(&facts, &own, &surprising, &err), err, KVT_ECONFIG);
+    snprintf(facts.backend, sizeof facts.backend, "cpu");
     facts.read = 57e12;
     own = cpu;
-    CHECK_FAILS(kvt_ceilings_apply(&facts, &own, &err), err, KVT_ECONFIG);
+    CHECK_FAILS(kvt_ceilings_apply(&facts, &own, &surprising, &err), err, KVT_ECONFIG);
 }
 
 /* clang-format off */
@@ -476,6 +510,7 @@ const struct check_test check_bench_table[] = {
     {"rows that are not ok are counted and left out",
      rows_that_are_not_ok_are_counted_and_left_out, false},
     {"what cannot be fitted says why", what_cannot_be_fitted_says_why, false},
+    {"scales of GQA pages are bytes of a token", scales_of_gqa_are_counted, false},
     {"ceilings of another machine are refused", ceilings_of_another_machine_are_refused, false},
     {NULL, NULL, false},
 };

@@ -2,21 +2,26 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "sim/cost/guess.h"
 
 #define LEAST_SHARE   0.25 /* of the data sheet's bandwidth, or it is another machine */
 #define MOST_SHARE    1.25
+#define CPU_FACTOR    30.0 /* that one CPU is from another */
 #define NOISE         1.05 /* a row may be faster than the best of the ceilings by this much */
 #define SMALL_KERNEL  4e-6 /* s that guess.c takes for one: its constants over this are a count */
 #define LAYER_KERNELS 12.0 /* launches of a layer in a step with prompt tokens */
 
 enum kvt_status kvt_ceilings_apply(const struct kvt_bench_facts *facts, struct kvt_gpu *gpu,
-                                   struct kvt_err *err)
+                                   bool *surprising, struct kvt_err *err)
 {
     double best = fmax(facts->read, facts->copy);
-    if (best > 0.0 && gpu->bandwidth > 0.0 &&
-        (best < LEAST_SHARE * gpu->bandwidth || best > MOST_SHARE * gpu->bandwidth))
+    double share = best > 0.0 && gpu->bandwidth > 0.0 ? best / gpu->bandwidth : 1.0;
+    bool explained =
+        strcmp(facts->backend, "cpu") == 0 && share > 1.0 / CPU_FACTOR && share < CPU_FACTOR;
+    *surprising = share < LEAST_SHARE || share > MOST_SHARE;
+    if (*surprising && !explained)
         return kvt_err_set(err, KVT_ECONFIG,
                            "the read and copy ceilings of %s reach %.4g GB/s, GPU \"%s\" has %.4g "
                            "GB/s: want the table of this GPU, times in nanoseconds, or another "

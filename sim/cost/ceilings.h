@@ -12,10 +12,12 @@
 #include "sim/cost/calibration.h"
 #include "sim/cost/table.h"
 
-/* Put the measured rates into gpu. KVT_ECONFIG when they cannot be those of this GPU: less than a
- * quarter of its bandwidth, or more than it by a quarter. */
+/* Put the measured rates into gpu. A GPU's data sheet is near what it reaches: KVT_ECONFIG when the
+ * rates are less than a quarter of its bandwidth, or more than it by a quarter. A file for a CPU
+ * stands for many machines: there what was measured holds, and *surprising says that it is outside
+ * these bounds, until a factor of 30 either way, which no CPU explains. */
 enum kvt_status kvt_ceilings_apply(const struct kvt_bench_facts *facts, struct kvt_gpu *gpu,
-                                   struct kvt_err *err);
+                                   bool *surprising, struct kvt_err *err);
 
 /* Add to a calibration that is to be printed a law for each family that it lacks and that runs on
  * one device: a roofline at the shares of guess.h of the ceilings in gpu (attention of prompts: at

@@ -14,20 +14,25 @@
  *
  *   family                   variant         shape: key=value with spaces between, whole numbers
  *   read, copy               any             any; bytes of the row count (a ceiling)
- *   gemm-peak, launch        any             any; flops, time (ceilings)
+ *   gemm-peak, vector-peak   any             any; flops (ceilings; no law speaks of the second)
+ *   launch                   any             any; time
  *   gemm                     bf16 fp8        m n k
  *   int4-gemv, int4-gemm     g32 g128        m (1 where it is left out) n k
- *   int4-experts             g32 g128        tokens hidden inter experts topk; hit: distinct
- * experts experts                  bf16 fp8        the same gqa-decode               bf16 fp8 batch
- * context heads kv_heads head_dim mla-decode               bf16 fp8 fp8-plain fp8-scaled    batch
- * context heads; latent rope gqa-prefill, mla-prefill bf16            tokens heads (kv_heads
- * head_dim); context: before them mla-bmm                  bf16            m heads; nope latent
+ *   int4-experts             g32 g128        tokens hidden inter experts topk; hit: how many
+ *   experts                  bf16 fp8        the same
+ *   gqa-decode               bf16 fp8, or    batch context heads kv_heads head_dim
+ *                            fp8-scaled
+ *   mla-decode               of the KV       batch context heads; latent rope
+ *   gqa-prefill, mla-prefill bf16            tokens heads (kv_heads head_dim); context: before
+ *   mla-bmm                  bf16            m heads; nope latent
  *   append                   of the KV       tokens, kv_heads head_dim or latent rope
- *   tag-check                side header     pages
- *   elementwise              any             any; bytes of the row count
+ *   tag-check                side header     pages; "side+warm": in the caches
+ *   elementwise              norm silu rope  any; bytes of the row count
+ *                            argmax
  *
  * context is that of one request. latent, rope and nope are 512, 64 and 128 where they are left
- * out; other keys and a second variant ("fp8+header") only set rows apart. Rows whose status is not
+ * out; of the KV: bf16 fp8 fp8-plain fp8-scaled (with scales); other keys and a second variant
+ * ("fp8+header") only set rows apart. Rows whose status is not
  * ok, and those of other families, are counted and left out. Bytes and FLOPs of all other kernels
  * are counted from the shape, as a step counts them; gb_per_s, where it is given, must agree with
  * bytes / time_ns, which tells a wrong unit. The GPU is --gpu's (a CPU is a GPU file like others),

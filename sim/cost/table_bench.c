@@ -34,7 +34,8 @@ static const char *const key_names[KEY_COUNT] = {KEYS(X)};
 /* clang-format off */
 #define VARIANTS(X)                                                                                \
     X(BF16, "bf16") X(FP8, "fp8") X(FP8_PLAIN, "fp8-plain") X(FP8_SCALED, "fp8-scaled")            \
-    X(G32, "g32") X(G128, "g128") X(SIDE, "side") X(HEADER, "header")
+    X(G32, "g32") X(G128, "g128") X(SIDE, "side") X(HEADER, "header") X(WARM, "warm")              \
+    X(NORM, "norm") X(SILU, "silu") X(ROPE, "rope") X(ARGMAX, "argmax")
 /* clang-format on */
 #define X(name, text) VARIANT_##name,
 enum variant { VARIANTS(X) VARIANT_COUNT };
@@ -240,6 +241,8 @@ static struct token_kv token_kv(struct bench_row *b, bool latent)
     if (!latent) {
         t.values = 2.0 * size(b, KEY_kv_heads) * size(b, KEY_head_dim);
         t.bytes = t.values * t.bits / 8.0;
+        if (b->is[VARIANT_FP8_SCALED]) /* a scale of k and one of v */
+            t.bytes += 8.0 * size(b, KEY_kv_heads);
         return t;
     }
     double kv = size_or(b, KEY_latent, 512.0), rope = size_or(b, KEY_rope, 64.0);
@@ -373,6 +376,7 @@ static void row_elementwise(struct bench_row *b)
              b->row->field[KVT_COLUMN_bytes]);
     b->row->sample.work.bytes = b->bytes;
     b->row->series.family = KVT_FAMILY_ELEMENTWISE;
+    b->row->series.rank = b->is[VARIANT_SILU] + 2 * b->is[VARIANT_ROPE] + 3 * b->is[VARIANT_ARGMAX];
     FINISH(b, b->bytes, KVT_DIM_M);
 }
 
@@ -386,6 +390,8 @@ static bool is_ceiling(const struct bench_row *b, struct kvt_bench_facts *facts)
         *best = fmax(*best, b->bytes / b->time);
     else if (strcmp(family, "gemm-peak") == 0)
         facts->flops = fmax(facts->flops, b->flops / b->time);
+    else if (strcmp(family, "vector-peak") == 0) /* of which no law speaks */
+        return true;
     else if (strcmp(family, "launch") == 0)
         facts->launch = facts->launch > 0.0 ? fmin(facts->launch, b->time) : b->time;
     else
@@ -491,7 +497,7 @@ bool kvt_bench_row_sample(struct kvt_row *row, struct kvt_bench_facts *facts)
     snprintf(row->dtype, sizeof row->dtype, "%.60s", row->field[KVT_COLUMN_variant]);
     families[at].read(&b);
     row->sample.time = b.time;
-    row->series.rank =
-        b.is[VARIANT_HEADER] + (families[at].read != row_tag_check && b.is[VARIANT_SIDE]);
+    row->series.rank += b.is[VARIANT_HEADER] + 2 * b.is[VARIANT_WARM] +
+                        (families[at].read != row_tag_check && b.is[VARIANT_SIDE]);
     return !row->failed;
 }
