@@ -14,9 +14,19 @@
 static const struct kvt_cli_option options[] = {
     {"backend", "NAME", "where kernels run: cpu (default) or cuda"},
     {"family", "NAME", "this family alone, and the ceilings"},
-    {"quick", NULL, "a few sizes of each family"},
+    {"quick", NULL, "a few sizes of each family, 3 repeats; a large cache may help them"},
     {NULL, NULL, NULL},
 };
+
+static double gb_per_s(const struct kvt_bench_row *row)
+{
+    return row->time > 0 ? 1e-9 * row->bytes / row->time : 0;
+}
+
+static const char *status_of(const struct kvt_bench_row *row)
+{
+    return row->right ? "ok" : "wrong";
+}
 
 static void write_csv(const struct kvt_bench *bench, FILE *out)
 {
@@ -25,30 +35,45 @@ static void write_csv(const struct kvt_bench *bench, FILE *out)
           out);
     for (int32_t i = 0; i < bench->count; i++) {
         const struct kvt_bench_row *row = &bench->rows[i];
-        fprintf(out, "%s,\"%s\",%s,%s,%s,%.0f,%.0f,%d,%.0f,%.0f,%.3f,%s,%.4f,%s\n",
-                kvt_backend_names[bench->device.ops->backend], bench->device.name, row->family,
-                row->variant, row->shape, 1e9 * row->time, 1e9 * row->mad, row->repeats, row->bytes,
-                row->flops, 1e-9 * row->bytes / row->time, row->ceiling, row->fraction,
-                row->right ? "ok" : "wrong");
+        fprintf(out, "%s,\"%s, %d threads\",%s,%s,%s,%.1f,%.1f,%d,%.0f,%.0f,%.4f,%s,%.4f,%s\n",
+                kvt_backend_names[bench->device.ops->backend], bench->device.name,
+                bench->device.workers, row->family, row->variant, row->shape, 1e9 * row->time,
+                1e9 * row->mad, row->repeats, row->bytes, row->flops, gb_per_s(row), row->ceiling,
+                row->fraction, status_of(row));
     }
+}
+
+static json_t *json_row(const struct kvt_bench_row *row)
+{
+    return json_pack("{s:s, s:s, s:s, s:f, s:f, s:i, s:f, s:f, s:f, s:s, s:f, s:s}", "family",
+                     row->family, "variant", row->variant, "shape", row->shape, "time_ns",
+                     1e9 * row->time, "mad_ns", 1e9 * row->mad, "repeats", row->repeats, "bytes",
+                     row->bytes, "flops", row->flops, "gb_per_s", gb_per_s(row), "ceiling",
+                     row->ceiling, "fraction_of_ceiling", row->fraction, "status", status_of(row));
+}
+
+static json_t *json_target(const struct kvt_bench_target *target)
+{
+    return json_pack("{s:s, s:s, s:s, s:s, s:f, s:f, s:b}", "what", target->what, "where",
+                     target->where, "unit", target->unit, "bound",
+                     target->at_most ? "at most" : "at least", "asked", target->asked, "reached",
+                     target->reached, "met", target->met);
 }
 
 static enum kvt_status print_json(const struct kvt_bench *bench, struct kvt_err *err)
 {
-    json_t *rows = json_array();
-    for (int32_t i = 0; i < bench->count; i++) {
-        const struct kvt_bench_row *row = &bench->rows[i];
-        json_array_append_new(rows,
-                              json_pack("{s:s, s:s, s:s, s:f, s:f, s:f, s:f, s:s}", "family",
-                                        row->family, "variant", row->variant, "shape", row->shape,
-                                        "time_ns", 1e9 * row->time, "bytes", row->bytes, "gb_per_s",
-                                        1e-9 * row->bytes / row->time, "fraction_of_ceiling",
-                                        row->fraction, "status", row->right ? "ok" : "wrong"));
-    }
+    json_t *rows = json_array(), *targets = json_array();
+    for (int32_t i = 0; i < bench->count; i++)
+        json_array_append_new(rows, json_row(&bench->rows[i]));
+    for (int32_t i = 0; i < bench->target_count; i++)
+        json_array_append_new(targets, json_target(&bench->targets[i]));
     json_t *object =
-        json_pack("{s:{s:f, s:f, s:f, s:f}, s:o}", "ceilings", "read_gb_per_s", 1e-9 * bench->read,
+        json_pack("{s:s, s:s, s:i, s:{s:f, s:f, s:f, s:f, s:f}, s:o, s:o}", "backend",
+                  kvt_backend_names[bench->device.ops->backend], "device", bench->device.name,
+                  "threads", bench->device.workers, "ceilings", "read_gb_per_s", 1e-9 * bench->read,
                   "copy_gb_per_s", 1e-9 * bench->copy, "gemm_tflops", 1e-12 * bench->peak,
-                  "launch_us", 1e6 * bench->launch, "kernels", rows);
+                  "vector_tflops", 1e-12 * bench->vectors, "launch_us", 1e6 * bench->launch,
+                  "kernels", rows, "targets", targets);
     char *text = json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
     json_decref(object);
     if (text == NULL)
@@ -58,17 +83,73 @@ static enum kvt_status print_json(const struct kvt_bench *bench, struct kvt_err 
     return KVT_OK;
 }
 
+static bool is_ceiling(const struct kvt_bench_row *row)
+{
+    return strcmp(row->family, row->ceiling) == 0;
+}
+
+static void print_row(const struct kvt_bench_row *row)
+{
+    double rate = row->time > 0 ? 1e-9 * row->flops / row->time : 0;
+    printf("  %-10s %-52s ", row->variant, row->shape);
+    if (!row->right) {
+        puts("WRONG: differs from its definition, not timed");
+        return;
+    }
+    printf("%10.1f us %4.0f%% %7.2f GB/s", 1e6 * row->time, 100 * row->mad / row->time,
+           gb_per_s(row));
+    if (rate > 0)
+        printf(" %8.1f GFLOP/s", rate);
+    else
+        printf(" %16s", "");
+    printf("  %5.2f of %s\n", row->fraction, row->ceiling);
+}
+
+/* 12.3, 4.56, 0.078: three digits. */
+static void print_number(double value)
+{
+    printf("%8.*f", value >= 100 ? 0 : value >= 10 ? 1 : value >= 0.1 ? 2 : 4, value);
+}
+
+static void print_targets(const struct kvt_bench *bench)
+{
+    int32_t met = 0;
+    if (bench->target_count == 0)
+        return;
+    printf("\n%-34s %-62s %9s %9s\n", "targets", "", "asked", "reached");
+    for (int32_t i = 0; i < bench->target_count; i++) {
+        const struct kvt_bench_target *target = &bench->targets[i];
+        met += target->met;
+        printf("  %-32s %-62s %s", target->what, target->where, target->at_most ? "<=" : ">=");
+        print_number(target->asked);
+        print_number(target->reached);
+        printf(" %-14s %s\n", target->unit, target->met ? "met" : "MISSED");
+    }
+    printf("  %d of %d met\n", met, bench->target_count);
+}
+
 static void print_text(const struct kvt_bench *bench)
 {
-    printf("%s: read %.1f GB/s, copy %.1f GB/s, GEMM %.3f TFLOP/s, launch %.1f us\n",
-           bench->device.name, 1e-9 * bench->read, 1e-9 * bench->copy, 1e-12 * bench->peak,
-           1e6 * bench->launch);
+    const char *family = "";
+    printf("%s, %d threads\n", bench->device.name, bench->device.workers);
+    printf("  read %.1f GB/s, copy %.1f GB/s, matrix units %.3f TFLOP/s", 1e-9 * bench->read,
+           1e-9 * bench->copy, 1e-12 * bench->peak);
+    if (bench->vectors > 0)
+        printf(", vectors %.3f TFLOP/s", 1e-12 * bench->vectors);
+    printf(", launch %.2f us\n", 1e6 * bench->launch);
+    if (bench->read_high > bench->read_low)
+        printf("  beside the kernels, memory was read at %.1f to %.1f GB/s\n",
+               1e-9 * bench->read_low, 1e-9 * bench->read_high);
     for (int32_t i = 0; i < bench->count; i++) {
         const struct kvt_bench_row *row = &bench->rows[i];
-        printf("%-11s %-5s %-50s %10.1f us %7.1f GB/s %5.2f of %s%s\n", row->family, row->variant,
-               row->shape, 1e6 * row->time, 1e-9 * row->bytes / row->time, row->fraction,
-               row->ceiling, row->right ? "" : " WRONG");
+        if (is_ceiling(row))
+            continue;
+        if (strcmp(row->family, family) != 0)
+            printf("\n%s\n", row->family);
+        family = row->family;
+        print_row(row);
     }
+    print_targets(bench);
 }
 
 static enum kvt_status check_family(const char *family, struct kvt_err *err)
@@ -120,8 +201,9 @@ const struct kvt_command kvt_command_bench = {
     .help = "measure our kernels on this machine",
     .description = "Ceilings first (reading, copying, GEMM, launching), then a grid of sizes for "
                    "each family of kernels, over operands that no cache holds. Each family is "
-                   "compared with its plain definition before it is timed. With -o the rows go "
-                   "into a CSV table that calibrate reads.",
+                   "compared with its plain definition before it is timed. At the end, what was "
+                   "asked of the kernels and what they reached. With -o the rows go into a CSV "
+                   "table that calibrate reads.",
     .example = "kvtwin bench --quick -o own.csv",
     .uses = KVT_USES_OUTPUT,
     .operands_min = 0,

@@ -4,7 +4,6 @@
 #define KVT_COMMANDS(X) \
     X(capacity)         \
     X(simulate)         \
-    X(sweep)            \
     X(bench)            \
     X(calibrate)        \
     X(validate)         \

@@ -1,339 +1,503 @@
-#include "runtime/bench_job.h"
-
+#define _GNU_SOURCE /* the size of caches */
 #include <gsl/gsl_sort.h>
 #include <gsl/gsl_statistics.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
-#define REPEATS 7
-#define COLD    KVT_BENCH_COLD
+#include "runtime/bench_job.h"
+#include "sim/base/assert.h"
 
-const char *const kvt_bench_families[] = {"read",      "copy",      "gemm-peak", "launch",
-                                          "gemm",      "int4-gemv", "int4-gemm", "gqa-decode",
-                                          "tag-check", NULL};
+#define REPEATS    9
+#define SLICE      ((int64_t)32 << 20) /* bytes of a ceiling between two repeats */
+#define ROUNDS     2000                /* of multiplications, the same */
+#define BATCH_TIME 2e-3                /* s that a repeat of short calls takes, on a GPU */
+#define HOST_BATCH 3e-4
+#define BATCH_MOST 256
+#define WARM_UP    0.1
+#define ROW_TIME   2.0 /* s, after which a row has fewer repeats */
+#define COLD_LEAST ((int64_t)384 << 20)
+#define COLD_MOST  ((int64_t)1 << 30)
 
-enum kvt_status kvt_bench_measure(struct kvt_bench *bench, struct kvt_bench_job *job,
-                                  const char *family, const char *variant, double bytes,
-                                  double flops, bool right, struct kvt_bench_row **out,
-                                  struct kvt_err *err)
+const char *const kvt_bench_families[] = {
+    "read",        "copy",      "gemm-peak",    "vector-peak", "launch",      "gemm",
+    "int4-gemv",   "int4-gemm", "int4-experts", "gqa-decode",  "mla-decode",  "gqa-prefill",
+    "mla-prefill", "append",    "convert",      "tag-check",   "elementwise", NULL};
+
+/* ---- memory ---- */
+
+enum kvt_status kvt_bench_take_device(struct kvt_bench_memory *memory, int64_t bytes,
+                                      struct kvt_bench_array *array, struct kvt_err *err)
 {
-    double time[REPEATS], away[REPEATS];
-    size_t repeats = bench->quick ? 3 : REPEATS;
-    if (bench->stop != NULL && *bench->stop != 0)
-        return kvt_err_set(err, KVT_EINTR, "interrupted at %s", family);
-    if (bench->count == KVT_BENCH_ROWS)
-        return kvt_err_set(err, KVT_ELIMIT, "more than %d rows", KVT_BENCH_ROWS);
-    job->call(job, 0);
-    for (size_t i = 0; i < repeats; i++) {
-        double start = kvt_device_now();
-        job->call(job, (int64_t)i + 1);
-        KVT_TRY(bench->device.ops->wait(&bench->device, err));
-        time[i] = fmax(kvt_device_now() - start, 1e-9);
-    }
-    gsl_sort(time, 1, repeats);
-    double median = gsl_stats_median_from_sorted_data(time, 1, repeats);
-    for (size_t i = 0; i < repeats; i++)
-        away[i] = fabs(time[i] - median);
-    gsl_sort(away, 1, repeats);
-    struct kvt_bench_row *row = &bench->rows[bench->count++];
-    *row = (struct kvt_bench_row){.family = family,
-                                  .variant = variant,
-                                  .time = median,
-                                  .mad = gsl_stats_median_from_sorted_data(away, 1, repeats),
-                                  .bytes = bytes,
-                                  .flops = flops,
-                                  .repeats = (int32_t)repeats,
-                                  .right = right};
-    double rate = strcmp(family, "append") == 0 ? bench->copy : bench->read;
-    double memory = rate > 0 ? bytes / median / rate : 0;
-    double compute = bench->peak > 0 ? flops / median / bench->peak : 0;
-    row->ceiling = compute > memory ? "gemm-peak" : rate == bench->copy ? "copy" : "read";
-    row->fraction = fmax(memory, compute);
-    *out = row;
+    kvt_assert(memory->count < (int32_t)(sizeof memory->arrays / sizeof memory->arrays[0]));
+    *array = (struct kvt_bench_array){.bytes = bytes};
+    KVT_TRY(
+        kvt_device_take(&memory->bench->device, bytes, "operands of bench", &array->device, err));
+    memory->arrays[memory->count++] = *array;
     return KVT_OK;
 }
 
-static uint32_t noise(uint32_t *state)
+enum kvt_status kvt_bench_take(struct kvt_bench_memory *memory, int64_t bytes,
+                               struct kvt_bench_array *array, struct kvt_err *err)
 {
-    *state = *state * 1664525u + 1013904223u;
-    return *state >> 8;
+    KVT_TRY(kvt_bench_take_device(memory, bytes, array, err));
+    array->host = calloc(1, (size_t)bytes);
+    memory->arrays[memory->count - 1].host = array->host;
+    return array->host != NULL ? KVT_OK
+                               : kvt_err_set(err, KVT_ENOMEM, "no memory for operands of bench");
 }
 
-/* Values in [-1, 1): data that is not zero, which some machines multiply faster. */
-static void fill_bf16(kvt_bf16 *out, int64_t count)
+void kvt_bench_up(struct kvt_bench_memory *memory, const struct kvt_bench_array *array)
+{
+    struct kvt_device *device = &memory->bench->device;
+    device->ops->copy(device, array->device, array->host, (size_t)array->bytes);
+}
+
+enum kvt_status kvt_bench_down(struct kvt_bench_memory *memory, const struct kvt_bench_array *array,
+                               struct kvt_err *err)
+{
+    struct kvt_device *device = &memory->bench->device;
+    device->ops->copy(device, array->host, array->device, (size_t)array->bytes);
+    return device->ops->wait(device, err);
+}
+
+void kvt_bench_release(struct kvt_bench_memory *memory)
+{
+    for (int32_t i = 0; i < memory->count; i++) {
+        kvt_device_give(&memory->bench->device, memory->arrays[i].device, memory->arrays[i].bytes);
+        free(memory->arrays[i].host);
+    }
+    memory->count = 0;
+}
+
+void kvt_bench_repeat(struct kvt_bench *bench, void *memory, int64_t from, int64_t bytes)
+{
+    for (int64_t at = from; at < bytes; at += from)
+        bench->device.ops->copy(&bench->device, (char *)memory + at, memory,
+                                (size_t)(bytes - at < from ? bytes - at : from));
+}
+
+void kvt_bench_noise(kvt_bf16 *out, int64_t count, float size)
 {
     uint32_t state = 1;
-    for (int64_t i = 0; i < count; i++)
-        out[i] = kvt_bf16_from_float((float)noise(&state) / 8388608.0f - 1.0f);
-}
-
-/* ---- ceilings ------------------------------------------------------------------------------- */
-
-static void call_read(struct kvt_bench_job *job, int64_t turn)
-{
-    const uint64_t *words = (const uint64_t *)(const void *)job->memory;
-    int64_t count = job->each / 8;
-    uint64_t sum = (uint64_t)turn;
-#pragma omp parallel for reduction(+ : sum) schedule(static)
-    for (int64_t i = 0; i < count; i += 8)
-        sum += words[i] + words[i + 1] + words[i + 2] + words[i + 3] + words[i + 4] + words[i + 5] +
-               words[i + 6] + words[i + 7];
-    job->sum += (double)sum;
-}
-
-static void call_copy(struct kvt_bench_job *job, int64_t turn)
-{
-    int64_t half = job->each / 2, part = (int64_t)1 << 20;
-    (void)turn;
-#pragma omp parallel for schedule(static)
-    for (int64_t at = 0; at < half; at += part)
-        memcpy(job->memory + at, job->memory + half + at, (size_t)part);
-}
-
-static void call_nothing(struct kvt_bench_job *job, int64_t turn)
-{
-    (void)turn;
-#pragma omp parallel
-    {
-#pragma omp master
-        job->sum += 1;
+    for (int64_t i = 0; i < count; i++) {
+        state = state * 1664525u + 1013904223u;
+        out[i] = kvt_bf16_from_float(((float)(state >> 8) / 8388608.0f - 1.0f) * size);
     }
 }
 
-static void call_gemm(struct kvt_bench_job *job, int64_t turn)
+/* ---- time ---- */
+
+struct spread {
+    double median, mad;
+};
+
+static struct spread spread_of(double *values, size_t count)
 {
-    struct kvt_gemm gemm = job->gemm;
-    gemm.w = job->memory + turn % job->copies * job->each;
-    job->bench->device.ops->gemm(&job->bench->device, &gemm);
+    double away[REPEATS];
+    struct spread spread = {0, 0};
+    if (count == 0)
+        return spread;
+    gsl_sort(values, 1, count);
+    spread.median = gsl_stats_median_from_sorted_data(values, 1, count);
+    for (size_t i = 0; i < count; i++)
+        away[i] = fabs(values[i] - spread.median);
+    gsl_sort(away, 1, count);
+    spread.mad = gsl_stats_median_from_sorted_data(away, 1, count);
+    return spread;
 }
+
+static double elapsed(struct kvt_bench *bench)
+{
+    return fmax(bench->device.ops->between(&bench->device, 0, 1), 1e-9);
+}
+
+/* Seconds of `batch` calls. */
+static enum kvt_status time_calls(const struct kvt_bench_job *job, int32_t batch, double *time,
+                                  struct kvt_err *err)
+{
+    struct kvt_device *device = &job->bench->device;
+    device->ops->mark(device, 0);
+    for (int32_t i = 0; i < batch; i++)
+        job->call(job, job->bench->turn++);
+    device->ops->mark(device, 1);
+    KVT_TRY(device->ops->wait(device, err));
+    *time = elapsed(job->bench) / batch;
+    return KVT_OK;
+}
+
+/* ---- ceilings ---- */
+
+static void call_read(const struct kvt_bench_job *job, int64_t turn)
+{
+    struct kvt_device *device = &job->bench->device;
+    int64_t at = turn % (job->bench->cold / SLICE) * SLICE;
+    device->ops->ceiling_read(device, job->bench->memory + at, SLICE, job->bench->sum);
+}
+
+static void call_copy(const struct kvt_bench_job *job, int64_t turn)
+{
+    struct kvt_device *device = &job->bench->device;
+    int64_t half = job->bench->cold / 2, at = turn % (half / (SLICE / 2)) * (SLICE / 2);
+    device->ops->ceiling_copy(device, job->bench->memory + at, job->bench->memory + half + at,
+                              SLICE / 2);
+}
+
+static void call_empty(const struct kvt_bench_job *job, int64_t turn)
+{
+    (void)turn;
+    job->bench->device.ops->ceiling_empty(&job->bench->device);
+}
+
+static void call_tiles(const struct kvt_bench_job *job, int64_t turn)
+{
+    (void)turn;
+    job->bench->device.ops->ceiling_multiply(&job->bench->device, true, ROUNDS);
+}
+
+static void call_vectors(const struct kvt_bench_job *job, int64_t turn)
+{
+    (void)turn;
+    job->bench->device.ops->ceiling_multiply(&job->bench->device, false, ROUNDS);
+}
+
+static double multiply_flops(struct kvt_bench *bench, bool tiles)
+{
+    const struct kvt_device_ops *ops = bench->device.ops;
+    return ops->ceiling_multiply != NULL ? ops->ceiling_multiply(&bench->device, tiles, ROUNDS) : 0;
+}
+
+/* Processors take a while to reach their clock. */
+static void warm_up(struct kvt_bench *bench)
+{
+    double end = kvt_device_now() + WARM_UP;
+    while (bench->device.ops->ceiling_multiply != NULL && kvt_device_now() < end)
+        (void)multiply_flops(bench, false);
+}
+
+static struct kvt_bench_row *last_row(struct kvt_bench *bench)
+{
+    return &bench->rows[bench->count - 1];
+}
+
+static void is_ceiling(struct kvt_bench *bench)
+{
+    last_row(bench)->ceiling = last_row(bench)->family;
+    last_row(bench)->fraction = 1;
+}
+
+static enum kvt_status one_ceiling(struct kvt_bench *bench, const char *family, double bytes,
+                                   double flops,
+                                   void (*call)(const struct kvt_bench_job *, int64_t),
+                                   double *rate, struct kvt_err *err)
+{
+    struct kvt_bench_job job = {.bench = bench,
+                                .family = family,
+                                .variant = "",
+                                .bytes = bytes,
+                                .flops = flops,
+                                .warm = true,
+                                .right = true,
+                                .call = call};
+    KVT_TRY(kvt_bench_measure(&job, err, "%s", ""));
+    is_ceiling(bench);
+    *rate = (bytes > 0 ? bytes : flops) / last_row(bench)->time;
+    return KVT_OK;
+}
+
+/* A GPU's peak is that of a large GEMM. */
+static enum kvt_status gemm_peak(struct kvt_bench *bench, struct kvt_err *err);
 
 static enum kvt_status ceilings(struct kvt_bench *bench, struct kvt_err *err)
 {
-    struct kvt_bench_row *row;
-    struct kvt_bench_job job = {.bench = bench, .each = COLD, .call = call_read};
-    KVT_TRY(kvt_device_take(&bench->device, COLD, "buffers", &job.memory, err));
-    enum kvt_status status =
-        kvt_bench_measure(bench, &job, "read", "", (double)COLD, 0, true, &row, err);
-    if (status == KVT_OK) {
-        bench->read = row->bytes / row->time;
-        job.call = call_copy;
-        status = kvt_bench_measure(bench, &job, "copy", "", (double)COLD, 0, true, &row, err);
-    }
-    if (status == KVT_OK) {
-        bench->copy = row->bytes / row->time;
-        job.call = call_nothing;
-        status = kvt_bench_measure(bench, &job, "launch", "", 0, 0, true, &row, err);
-    }
-    if (status == KVT_OK)
-        bench->launch = row->time;
-    kvt_device_give(&bench->device, job.memory, COLD);
+    warm_up(bench);
+    double slice = (double)SLICE, tiles = multiply_flops(bench, true);
+    double vectors = multiply_flops(bench, false);
+    KVT_TRY(one_ceiling(bench, "copy", slice, 0, call_copy, &bench->copy, err));
+    KVT_TRY(one_ceiling(bench, "read", slice, 0, call_read, &bench->read, err));
+    KVT_TRY(one_ceiling(bench, "launch", 0, 0, call_empty, &bench->launch, err));
+    bench->launch = last_row(bench)->time;
+    if (vectors > 0)
+        KVT_TRY(one_ceiling(bench, "vector-peak", 0, vectors, call_vectors, &bench->vectors, err));
+    if (tiles > 0)
+        return one_ceiling(bench, "gemm-peak", 0, tiles, call_tiles, &bench->peak, err);
+    if (vectors > 0)
+        return one_ceiling(bench, "gemm-peak", 0, vectors, call_vectors, &bench->peak, err);
+    return gemm_peak(bench, err);
+}
+
+/* The ceilings beside one row. */
+struct beside {
+    size_t count;
+    double memory[REPEATS], peak[REPEATS], vectors[REPEATS];
+};
+
+static enum kvt_status one_slice(const struct kvt_bench_job *job, double work,
+                                 void (*call)(const struct kvt_bench_job *, int64_t), double *rate,
+                                 struct kvt_err *err)
+{
+    struct kvt_bench_job slice = {.bench = job->bench, .call = call};
+    double time;
+    KVT_TRY(time_calls(&slice, 1, &time, err));
+    *rate = work / time;
+    return KVT_OK;
+}
+
+/* Host devices only: others do not drift, and their caches are small. */
+static enum kvt_status measure_beside(const struct kvt_bench_job *job, struct beside *beside,
+                                      struct kvt_err *err)
+{
+    struct kvt_bench *bench = job->bench;
+    size_t i = beside->count;
+    if (job->warm || !bench->device.ops->host_memory)
+        return KVT_OK;
+    double tiles = multiply_flops(bench, true), vectors = multiply_flops(bench, false);
+    KVT_TRY(one_slice(job, (double)SLICE, job->copies ? call_copy : call_read, &beside->memory[i],
+                      err));
+    KVT_TRY(one_slice(job, vectors, call_vectors, &beside->vectors[i], err));
+    beside->peak[i] = beside->vectors[i];
+    if (tiles > 0)
+        KVT_TRY(one_slice(job, tiles, call_tiles, &beside->peak[i], err));
+    beside->count++;
+    return KVT_OK;
+}
+
+static void remember(struct kvt_bench_beside *beside, double rate)
+{
+    if (beside->count < KVT_BENCH_ROWS)
+        beside->rate[beside->count++] = rate;
+}
+
+/* A ceiling is told as the median of what was measured of it during the run. */
+static void tell_ceiling(struct kvt_bench *bench, const char *family,
+                         struct kvt_bench_beside *beside, double *rate)
+{
+    if (beside->count == 0)
+        return;
+    gsl_sort(beside->rate, 1, (size_t)beside->count);
+    *rate = gsl_stats_median_from_sorted_data(beside->rate, 1, (size_t)beside->count);
     for (int32_t i = 0; i < bench->count; i++) {
-        bench->rows[i].ceiling = bench->rows[i].family;
-        bench->rows[i].fraction = 1;
+        struct kvt_bench_row *row = &bench->rows[i];
+        if (strcmp(row->family, family) == 0)
+            row->time = (row->bytes > 0 ? row->bytes : row->flops) / *rate;
     }
-    return status;
 }
 
-/* ---- linears -------------------------------------------------------------------------------- */
-
-struct linear {
-    const char *variant;
-    int32_t group; /* INT4; 0: dense */
-    enum kvt_gemm_weights weights;
-};
-
-static double weight_bits(const struct linear *linear)
+static void tell_ceilings(struct kvt_bench *bench)
 {
-    if (linear->group > 0)
-        return 4 + 16.0 / linear->group;
-    return linear->weights == KVT_GEMM_FP8 ? 8 : 16;
+    bench->read_low = bench->read_high = bench->read;
+    tell_ceiling(bench, "read", &bench->reads, &bench->read);
+    tell_ceiling(bench, "copy", &bench->copies, &bench->copy);
+    tell_ceiling(bench, "gemm-peak", &bench->peaks, &bench->peak);
+    tell_ceiling(bench, "vector-peak", &bench->vector_peaks, &bench->vectors);
+    if (bench->reads.count > 0) {
+        const struct kvt_bench_beside *reads = &bench->reads;
+        bench->read_low = reads->rate[reads->count / 20];
+        bench->read_high = reads->rate[reads->count - 1 - reads->count / 20];
+    }
 }
 
-static void call_int4(struct kvt_bench_job *job, int64_t turn)
+static double or_else(double rate, double otherwise)
 {
-    struct kvt_int4_gemm gemm = job->int4;
-    gemm.w = job->memory + turn % job->copies * job->each;
-    job->bench->device.ops->int4_gemm(&job->bench->device, &gemm);
+    return rate > 0 ? rate : otherwise;
 }
 
-/* Fill every copy with packed noise; plain keeps the last, for a check. */
-static void pack_all(struct kvt_bench_job *job, const struct linear *linear, int32_t n, int32_t k,
-                     kvt_bf16 *plain, float *values, uint32_t *nibbles, kvt_bf16 *scales)
+static void judge_row(struct kvt_bench_row *row, struct kvt_bench *bench,
+                      const struct kvt_bench_job *job, struct beside *beside)
 {
-    const struct kvt_device_ops *ops = job->bench->device.ops;
-    fill_bf16(plain, (int64_t)n * k);
-    for (int64_t i = 0; i < (int64_t)n * k; i++)
-        values[i] = kvt_bf16_to_float(plain[i]);
-    struct kvt_int4_plain int4 = {
-        .n = n, .k = k, .group = linear->group, .nibbles = nibbles, .scales = scales};
-    if (linear->group > 0)
-        kvt_int4_quantise(values, &int4);
-    for (int64_t c = 0; c < job->copies; c++) {
-        if (linear->group > 0)
-            ops->int4_pack(&job->bench->device, &int4, job->memory + c * job->each);
+    double rate = or_else(spread_of(beside->memory, beside->count).median,
+                          job->copies ? bench->copy : bench->read);
+    double peak = or_else(spread_of(beside->peak, beside->count).median, bench->peak);
+    double vectors = or_else(spread_of(beside->vectors, beside->count).median, bench->vectors);
+    row->of_memory = rate > 0 ? row->bytes / row->time / rate : 0;
+    row->of_vectors = vectors > 0 ? row->flops / row->time / vectors : 0;
+    double compute = peak > 0 ? row->flops / row->time / peak : 0;
+    row->ceiling = compute > row->of_memory ? "gemm-peak" : job->copies ? "copy" : "read";
+    row->fraction = fmax(row->of_memory, compute);
+    if (beside->count == 0)
+        return;
+    remember(job->copies ? &bench->copies : &bench->reads, rate);
+    remember(&bench->peaks, peak);
+    remember(&bench->vector_peaks, vectors);
+}
+
+/* How often another process took a processor from one of our threads. */
+static int64_t preemptions(void)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_nivcsw;
+}
+
+/* Repeats during which another process ran are measured again, up to twice as many in all; where
+ * that is not enough they count. */
+static enum kvt_status repeat(const struct kvt_bench_job *job, int32_t batch, size_t repeats,
+                              double *times, struct beside *beside, struct kvt_err *err)
+{
+    bool host = job->bench->device.ops->host_memory;
+    size_t kept = 0, spoilt = 0;
+    while (kept < repeats) {
+        int64_t before = preemptions();
+        beside->count = kept;
+        KVT_TRY(measure_beside(job, beside, err));
+        KVT_TRY(time_calls(job, batch, &times[kept], err));
+        if (host && preemptions() != before && spoilt < repeats)
+            spoilt++;
         else
-            ops->gemm_pack(&job->bench->device, linear->weights, n, k, plain,
-                           job->memory + c * job->each);
-    }
-}
-
-struct buffers { /* host and device memory of one matrix */
-    kvt_bf16 *a, *out, *want, *plain, *scales;
-    float *values;
-    uint32_t *nibbles;
-};
-
-static void buffers_free(struct buffers *b)
-{
-    free(b->a);
-    free(b->out);
-    free(b->want);
-    free(b->plain);
-    free(b->scales);
-    free(b->values);
-    free(b->nibbles);
-}
-
-static bool buffers_take(struct buffers *b, int64_t m, int64_t n, int64_t k)
-{
-    size_t weights = (size_t)n * (size_t)k, rows = (size_t)m;
-    *b = (struct buffers){.a = malloc(2 * rows * (size_t)k),
-                          .out = malloc(2 * rows * (size_t)n),
-                          .want = malloc(2 * rows * (size_t)n),
-                          .plain = malloc(2 * weights),
-                          .scales = malloc(weights / 16 + 64),
-                          .values = malloc(4 * weights),
-                          .nibbles = malloc(weights / 2 + 64)};
-    return b->a != NULL && b->out != NULL && b->want != NULL && b->plain != NULL &&
-           b->scales != NULL && b->values != NULL && b->nibbles != NULL;
-}
-
-/* Mean error over mean magnitude against the plain definition. */
-static bool linear_is_right(const struct kvt_bench_job *job, const struct linear *linear,
-                            const struct buffers *b)
-{
-    int64_t count = (int64_t)job->gemm.m * job->gemm.n;
-    double error = 0, size = 0;
-    struct kvt_gemm gemm = job->gemm;
-    struct kvt_int4_gemm int4 = job->int4;
-    struct kvt_int4_plain plain = {.n = gemm.n,
-                                   .k = gemm.k,
-                                   .group = linear->group,
-                                   .nibbles = b->nibbles,
-                                   .scales = b->scales};
-    gemm.out = int4.out = b->want;
-    gemm.w = b->plain;
-    if (linear->group > 0)
-        kvt_ref_int4_gemm(&int4, &plain);
-    else
-        kvt_ref_gemm(&gemm);
-    for (int64_t i = 0; i < count; i++) {
-        double want = (double)kvt_bf16_to_float(b->want[i]);
-        error += fabs((double)kvt_bf16_to_float(b->out[i]) - want);
-        size += fabs(want);
-    }
-    return error < 1e-2 * size;
-}
-
-static enum kvt_status bench_matrix(struct kvt_bench *bench, const struct linear *linear, int32_t n,
-                                    int32_t k, const int32_t sizes[], bool *right, double *peak,
-                                    struct kvt_err *err)
-{
-    struct kvt_bench_job job = {.bench = bench, .call = linear->group > 0 ? call_int4 : call_gemm};
-    const struct kvt_device_ops *ops = bench->device.ops;
-    struct buffers b;
-    struct kvt_bench_row *row;
-    size_t packed = linear->group > 0 ? ops->int4_bytes(n, k, linear->group)
-                                      : ops->gemm_bytes(linear->weights, n, k);
-    job.each = kvt_device_rounded((int64_t)packed);
-    job.copies = right != NULL && sizes[0] == 5 ? 1 : COLD / job.each + 1;
-    int32_t most = sizes[0];
-    for (int i = 0; sizes[i] > 0; i++)
-        most = sizes[i] > most ? sizes[i] : most;
-    bool took = buffers_take(&b, most, n, k);
-    enum kvt_status status =
-        took ? kvt_device_take(&bench->device, job.each * job.copies, "weights", &job.memory, err)
-             : kvt_err_set(err, KVT_ENOMEM, "no memory for a matrix of %d x %d", n, k);
-    if (status == KVT_OK) {
-        pack_all(&job, linear, n, k, b.plain, b.values, b.nibbles, b.scales);
-        fill_bf16(b.a, (int64_t)most * k);
-    }
-    for (int i = 0; status == KVT_OK && sizes[i] > 0; i++) {
-        double m = sizes[i], bytes = weight_bits(linear) / 8 * n * k + 2 * m * ((double)n + k);
-        bool vector = linear->group > 0 && sizes[i] == 1;
-        const char *family = linear->group == 0 ? "gemm" : vector ? "int4-gemv" : "int4-gemm";
-        job.gemm = (struct kvt_gemm){.weights = (int32_t)linear->weights,
-                                     .m = sizes[i],
-                                     .n = n,
-                                     .k = k,
-                                     .a = b.a,
-                                     .out = b.out};
-        job.int4 = (struct kvt_int4_gemm){
-            .m = sizes[i], .n = n, .k = k, .group = linear->group, .a = b.a, .out = b.out};
-        if (sizes[i] == 5 && n == 256) { /* the small shape of the check */
-            job.call(&job, 0);
-            *right = linear_is_right(&job, linear, &b);
-            continue;
-        }
-        if (peak == NULL && !kvt_bench_wants(bench, family))
-            continue;
-        status =
-            kvt_bench_measure(bench, &job, peak != NULL ? "gemm-peak" : family, linear->variant,
-                              bytes, 2 * m * n * k, right == NULL || *right, &row, err);
-        if (status != KVT_OK)
-            break;
-        snprintf(row->shape, sizeof row->shape, "m=%d n=%d k=%d", sizes[i], n, k);
-        if (linear->group > 0)
-            snprintf(row->shape + strlen(row->shape), 24, " group=%d", linear->group);
-        if (peak != NULL && row->flops / row->time > *peak)
-            *peak = row->flops / row->time;
-    }
-    kvt_device_give(&bench->device, job.memory, job.each * job.copies);
-    buffers_free(&b);
-    return status;
-}
-
-static enum kvt_status linears(struct kvt_bench *bench, struct kvt_err *err)
-{
-    static const struct linear kinds[] = {
-        {"bf16", 0, KVT_GEMM_BF16}, {"g32", 32, KVT_GEMM_BF16}, {"g128", 128, KVT_GEMM_BF16}};
-    static const int32_t small[] = {5, 0}, peak[] = {512, 0};
-    static const int32_t all[] = {1, 2, 4, 8, 16, 32, 64, 128, 0}, few[] = {1, 16, 0};
-    KVT_TRY(bench_matrix(bench, &kinds[0], 2048, 2048, peak, NULL, &bench->peak, err));
-    bench->rows[bench->count - 1].ceiling = "gemm-peak";
-    bench->rows[bench->count - 1].fraction = 1;
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        bool right = false;
-        KVT_TRY(bench_matrix(bench, &kinds[i], 256, 512, small, &right, NULL, err));
-        KVT_TRY(bench_matrix(bench, &kinds[i], 4096, 4096, bench->quick ? few : all, &right, NULL,
-                             err));
-        if (!bench->quick)
-            KVT_TRY(bench_matrix(bench, &kinds[i], 4096, 14336, few, &right, NULL, err));
+            kept++;
     }
     return KVT_OK;
+}
+
+static enum kvt_status time_row(const struct kvt_bench_job *job, struct kvt_bench_row *row,
+                                struct kvt_err *err)
+{
+    struct kvt_bench *bench = job->bench;
+    double times[REPEATS], once;
+    struct beside beside = {0};
+    KVT_TRY(time_calls(job, 1, &once, err)); /* code, threads, first touch */
+    KVT_TRY(time_calls(job, 1, &once, err));
+    double whole = bench->device.ops->host_memory ? HOST_BATCH : BATCH_TIME;
+    int32_t batch = (int32_t)fmin(fmax(ceil(whole / once), 1), BATCH_MOST);
+    size_t repeats = bench->quick ? 3 : once * REPEATS > ROW_TIME ? 5 : REPEATS;
+    KVT_TRY(repeat(job, batch, repeats, times, &beside, err));
+    struct spread spread = spread_of(times, repeats);
+    row->time = spread.median;
+    row->mad = spread.mad;
+    row->repeats = (int32_t)repeats;
+    judge_row(row, bench, job, &beside);
+    return KVT_OK;
+}
+
+enum kvt_status kvt_bench_measure(const struct kvt_bench_job *job, struct kvt_err *err,
+                                  const char *shape, ...)
+{
+    struct kvt_bench *bench = job->bench;
+    va_list arguments;
+    if (bench->stop != NULL && *bench->stop != 0)
+        return kvt_err_set(err, KVT_EINTR, "interrupted at %s", job->family);
+    if (bench->count == KVT_BENCH_ROWS)
+        return kvt_err_set(err, KVT_ELIMIT, "bench has more than %d rows", KVT_BENCH_ROWS);
+    struct kvt_bench_row *row = &bench->rows[bench->count];
+    *row = (struct kvt_bench_row){.family = job->family,
+                                  .variant = job->variant,
+                                  .ceiling = job->copies ? "copy" : "read",
+                                  .bytes = job->bytes,
+                                  .flops = job->flops,
+                                  .right = job->right};
+    va_start(arguments, shape);
+    vsnprintf(row->shape, sizeof row->shape, shape, arguments);
+    va_end(arguments);
+    if (job->right)
+        KVT_TRY(time_row(job, row, err));
+    bench->count++;
+    return KVT_OK;
+}
+
+/* ---- all ---- */
+
+static void call_peak(const struct kvt_bench_job *job, int64_t turn)
+{
+    (void)turn;
+    job->bench->device.ops->gemm(&job->bench->device, job->data);
+}
+
+static enum kvt_status gemm_peak(struct kvt_bench *bench, struct kvt_err *err)
+{
+    struct kvt_bench_memory memory = {.bench = bench};
+    struct kvt_bench_array a, out, w = {0};
+    struct kvt_device *device = &bench->device;
+    int32_t size = device->ops->host_memory ? 512 : 8192;
+    double flops = 2.0 * size * size * size;
+    int64_t bytes = (int64_t)2 * size * size;
+    enum kvt_status status = kvt_bench_take(&memory, bytes, &a, err);
+    if (status == KVT_OK)
+        status = kvt_bench_take_device(&memory, bytes, &out, err);
+    if (status == KVT_OK)
+        status = kvt_bench_take_device(
+            &memory, (int64_t)device->ops->gemm_bytes(KVT_GEMM_BF16, size, size), &w, err);
+    if (status == KVT_OK) {
+        struct kvt_gemm gemm = {.weights = KVT_GEMM_BF16,
+                                .m = size,
+                                .n = size,
+                                .k = size,
+                                .a = a.device,
+                                .w = w.device,
+                                .out = out.device};
+        struct kvt_bench_job job = {.bench = bench,
+                                    .family = "gemm-peak",
+                                    .variant = "bf16",
+                                    .flops = flops,
+                                    .right = true,
+                                    .call = call_peak,
+                                    .data = &gemm};
+        kvt_bench_noise(a.host, bytes / 2, 1.0f);
+        kvt_bench_up(&memory, &a);
+        device->ops->gemm_pack(device, KVT_GEMM_BF16, size, size, a.host, w.device);
+        status = kvt_bench_measure(&job, err, "m=%d n=%d k=%d", size, size, size);
+    }
+    if (status == KVT_OK) {
+        is_ceiling(bench);
+        bench->peak = flops / last_row(bench)->time;
+    }
+    kvt_bench_release(&memory);
+    return status;
+}
+
+static enum kvt_status measure_all(struct kvt_bench *bench, struct kvt_err *err)
+{
+    KVT_TRY(kvt_device_take(&bench->device, bench->cold + KVT_DEVICE_ALIGN, "ceilings",
+                            &bench->memory, err));
+    bench->sum = (uint32_t *)(void *)(bench->memory + bench->cold);
+    enum kvt_status (*const parts[])(struct kvt_bench *, struct kvt_err *) = {
+        ceilings,         kvt_bench_linears,     kvt_bench_experts, kvt_bench_attention,
+        kvt_bench_writes, kvt_bench_elementwise, kvt_bench_tags};
+    enum kvt_status status = KVT_OK;
+    for (size_t i = 0; status == KVT_OK && i < sizeof parts / sizeof parts[0]; i++)
+        status = parts[i](bench, err);
+    kvt_device_give(&bench->device, bench->memory, bench->cold + KVT_DEVICE_ALIGN);
+    bench->memory = NULL;
+    return status;
+}
+
+/* Four times the last cache, which on a shared machine may be hundreds of MB; as much as it takes
+ * on a GPU, whose cache is small, and where time is short. */
+static int64_t cold_bytes(enum kvt_backend backend, bool quick)
+{
+    int64_t cold = COLD_LEAST;
+#ifdef _SC_LEVEL3_CACHE_SIZE
+    if (backend == KVT_BACKEND_CPU && !quick)
+        cold = 4 * (int64_t)sysconf(_SC_LEVEL3_CACHE_SIZE);
+#endif
+    cold = cold < COLD_LEAST ? COLD_LEAST : cold > COLD_MOST ? COLD_MOST : cold;
+    return cold / SLICE * SLICE;
 }
 
 enum kvt_status kvt_bench_run(struct kvt_bench *bench, enum kvt_backend backend,
                               struct kvt_err *err)
 {
-    bench->count = 0;
-    KVT_TRY(kvt_device_open(&bench->device, backend, (int64_t)4 << 30, err));
-    enum kvt_status status = KVT_OK;
-    if (!bench->device.ops->host_memory)
-        status = kvt_err_set(err, KVT_EDEVICE, "bench measures host devices only, so far");
-    if (status == KVT_OK)
-        status = ceilings(bench, err);
-    if (status == KVT_OK)
-        status = linears(bench, err);
-    if (status == KVT_OK)
-        status = kvt_bench_pages(bench, err);
+    bench->count = bench->target_count = 0;
+    bench->turn = 0;
+    bench->reads.count = bench->copies.count = bench->peaks.count = bench->vector_peaks.count = 0;
+    bench->cold = cold_bytes(backend, bench->quick);
+    int64_t limit = backend == KVT_BACKEND_CUDA ? (int64_t)16 << 30 : 5 * bench->cold;
+    KVT_TRY(kvt_device_open(&bench->device, backend, limit, err));
+    enum kvt_status status = measure_all(bench, err);
     const struct kvt_device_ops *ops = bench->device.ops;
     char name[sizeof bench->device.name];
+    int32_t workers = bench->device.workers;
     memcpy(name, bench->device.name, sizeof name);
     kvt_device_close(&bench->device);
     bench->device.ops = ops; /* for the table */
+    bench->device.workers = workers;
     memcpy(bench->device.name, name, sizeof name);
-    return status;
+    if (status != KVT_OK)
+        return status;
+    tell_ceilings(bench);
+    kvt_bench_judge(bench);
+    return KVT_OK;
 }

@@ -38,7 +38,6 @@
     X(bench_result)     \
     X(compare)          \
     X(resample)         \
-    X(sweep)            \
     X(serving_fit)      \
     X(reproduce)        \
     X(left_out)         \
