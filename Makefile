@@ -152,6 +152,7 @@ check: bootstrap-check $(if $(filter release,$(MODE)),all twins mutants cuda cud
 	$(Q)tests/install.sh $(MODE)
 	$(if $(filter release,$(MODE)),@scripts/bootstrap.sh notebooks && scripts/notebooks.sh)
 	$(if $(filter release,$(MODE)),$(Q)tests/twins.sh $(TWINS))
+	$(if $(filter release,$(MODE)),$(Q)WALKS=10 tests/spin/check.sh $(B)/check 2)
 	$(Q)scripts/lint.sh
 	$(if $(filter release,$(MODE)),@scripts/readme.sh README.md | diff README.md - || { echo 'README.md shows old output; run make docs' >&2; exit 1; })
 
@@ -172,6 +173,11 @@ cuda: $(if $(CUDA_HERE),all $(CUDA_OBJ) build/cuda-check) ## compile the CUDA ke
 
 cuda-emulated: build/emulate/check $(if $(CUDA_HERE),build/cuda-check) ## the CUDA kernels on the host, under sanitizers, with mutants
 	$(Q)tests/cuda.sh build/emulate
+
+.PHONY: spin
+spin: $(B)/check ## the hand-off as a model: checked by spin, planted bugs found, its walks through the core
+	@scripts/bootstrap.sh spin
+	$(Q)tests/spin/check.sh $(B)/check
 
 bench: all $(BENCHES) ## speed: machine, commit, command, figures
 	@scripts/bench.sh build/kvtwin $(BENCHES)

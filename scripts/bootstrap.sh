@@ -4,6 +4,7 @@
 #   bootstrap.sh build    what `make` and `make demo` need
 #   bootstrap.sh check    what `make check` needs besides
 #   bootstrap.sh notebooks   what `make notebooks` needs
+#   bootstrap.sh spin     what `make spin` needs
 #
 # Each row asks for a thing (a program, a pkg-config module, a header), not for a package, so that
 # a machine set up in another way is left alone. With everything there, apt is not called. Without
@@ -57,8 +58,11 @@ notebooks)
     need python3-matplotlib python_module matplotlib
     need python3-pandas python_module pandas
     ;;
+spin)
+    need spin program spin
+    ;;
 *)
-    echo "usage: bootstrap.sh build|check|notebooks" >&2
+    echo "usage: bootstrap.sh build|check|notebooks|spin" >&2
     exit 2
     ;;
 esac

@@ -7,6 +7,7 @@
     X(batch)            \
     X(policy)           \
     X(handoff)          \
+    X(handoff_model)    \
     X(link)             \
     X(queueing)         \
     X(des)              \
