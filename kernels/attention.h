@@ -16,11 +16,12 @@
  *     lse = max + ln(sum p)                                   (natural logarithm)
  *
  * FP8 pages are dequantised exactly (scales are powers of two, plain_scale multiplies). Sums are in
- * FP32, out is BF16; p may be rounded to BF16 before it multiplies v. Tolerance against double
- * precision on the dequantised cache: 1e-3 absolute or 2.01/128 relative per element, for values of
- * a size of about 0.1 (where values are larger the absolute part grows with them), and a cosine
- * difference below 5e-6. Tokens behind the context and pages that no row names are never read into
- * a result (NaN there does no harm); NaN in a used token reaches out.
+ * FP32, out is BF16. Tolerance against double precision on the dequantised cache: 1e-3 absolute or
+ * 2.01/128 relative per element, and a cosine difference below 5e-6; for values of a size of about
+ * 1 on the CPU (p is FP32, or BF16 and what rounding left where few tokens count), of about 0.1 on
+ * CUDA, where p is rounded. Where values are larger the absolute part grows with them. Tokens
+ * behind the context and pages that no row names are never read into a result (NaN there does no
+ * harm); NaN in a used token reaches out.
  *
  * Split-KV: a row is cut into pieces of whole pages so that all workers are busy (split.h); a piece
  * leaves (max, sum, unnormalised out) in the workspace and pieces are merged by log-sum-exp in the

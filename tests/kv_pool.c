@@ -8,9 +8,6 @@
 
 #define UNUSED_PAGE 2147480000
 
-/* FlashMLA's tolerances go with values of this size; the scale of scores makes up for it. */
-#define VALUE_SIZE 0.1f
-
 static void *need(size_t bytes)
 {
     void *memory = aligned_alloc(64, (bytes + 127) / 64 * 64);
@@ -60,9 +57,8 @@ static void fill_request(struct kv_pool *world, const struct kv_shape *shape, in
         if (shape->sharp > 1)
             size = 0.2f + (float)t / (float)tokens;
         uint64_t seed = shape->seed * 1000003 + (uint64_t)request * 65537 + (uint64_t)t * 2;
-        kv_random(seed, size * VALUE_SIZE, width, key + t * width);
-        kv_random(seed + 1, (shape->even ? 1 : ldexpf(1, -(t % 3))) * VALUE_SIZE, width,
-                  value + t * width);
+        kv_random(seed, size, width, key + t * width);
+        kv_random(seed + 1, shape->even ? 1 : ldexpf(1, -(t % 3)), width, value + t * width);
         slot[t] =
             (int64_t)pages[t / layout->page_tokens] * layout->page_tokens + t % layout->page_tokens;
     }
@@ -137,9 +133,8 @@ void kv_pool_init(struct kv_pool *world, const struct kv_shape *shape)
         .context = world->context,
         .row_pages = world->row_pages,
         .page_table = world->page_table,
-        .scale =
-            (shape->sharp > 0 ? shape->sharp : 1) / VALUE_SIZE / sqrtf((float)layout->head_dim),
-        .plain_scale = 0.00371f,
+        .scale = (shape->sharp > 0 ? shape->sharp : 1) / sqrtf((float)layout->head_dim),
+        .plain_scale = 0.0371f,
         .q = world->q,
         .out = world->out,
         .lse = world->lse,

@@ -425,6 +425,72 @@ static void split_counts_do_not_matter(void)
     for_each_isa(splits_agree);
 }
 
+/* ---- poison ---- */
+
+/* Make an element of a token NaN: of K, or of V where the format has V of its own. */
+static void poison(struct kv_pool *world, int32_t row, int32_t token, bool value)
+{
+    const struct kvt_page_layout *layout = &world->layout;
+    int32_t page = world->page_table[world->row_pages[row] + token / layout->page_tokens];
+    int32_t bytes = kvt_page_element_bytes(layout), element = 5;
+    uint8_t *at = world->pool + page * layout->page_bytes +
+                  (int64_t)(token % layout->page_tokens) * layout->token_bytes + element * bytes;
+    if (value)
+        at += layout->value_offset;
+    memset(at, 0x7f, (size_t)bytes);
+    if (bytes == 2)
+        at[0] = 0xc0;
+}
+
+/* The same elements of out are NaN as the definition says: those that the token takes part in. */
+static void poison_reaches(const struct kv_shape *shape, int32_t token, bool value)
+{
+    struct kv_pool world;
+    kv_pool_init(&world, shape);
+    poison(&world, 0, token, value);
+    struct reference want = reference_new(&world);
+    int64_t count = (int64_t)shape->rows * shape->heads * world.layout.value_dim, poisoned = 0;
+    int64_t differ = 0;
+    kv_pool_attend(&world, 3, 1);
+    for (int64_t i = 0; i < count; i++) {
+        bool wanted = isnan(kvt_bf16_to_float(want.out[i]));
+        poisoned += wanted;
+        differ += wanted != isnan(kvt_bf16_to_float(world.out[i]));
+    }
+    CHECK_NOTE(differ == 0, describe(shape));
+    bool used = token < shape->context[0];
+    CHECK_NOTE(used ? poisoned > 0 && poisoned < count : poisoned == 0, describe(shape));
+    reference_free(&want);
+    kv_pool_release(&world);
+}
+
+static void poison_is_told(void)
+{
+    for (int format = 0; format < KVT_PAGE_FORMATS; format++) {
+        bool mla = kvt_page_format_is_mla((enum kvt_page_format)format);
+        struct kv_shape shape = {
+            .format = (enum kvt_page_format)format,
+            .page_tokens = 64,
+            .heads = format % 2 == 0 ? 16 : 8,
+            .kv_heads = 2,
+            .head_dim = 128,
+            .rows = 3,
+            .chunk = 1,
+            .context = {150, 70, 3},
+            .seed = 61,
+        };
+        static const int32_t tokens[] = {0, 70, 127, 149, 150, 191}; /* the last two unused */
+        for (unsigned t = 0; t < sizeof tokens / sizeof *tokens; t++)
+            for (int value = 0; value < (mla ? 1 : 2); value++)
+                poison_reaches(&shape, tokens[t], value != 0);
+    }
+}
+
+static void poison_of_used_tokens_is_told(void)
+{
+    for_each_isa(poison_is_told);
+}
+
 /* ---- FP8 against BF16, what the format costs ---- */
 
 static void quantisation_error_is_small(void)
@@ -518,6 +584,8 @@ const struct check_test check_attention[] = {
     {"bits do not depend on where pages lie, nor on the run", pages_do_not_matter, false},
     {"bits do not depend on the number of threads", threads_do_not_matter, false},
     {"any number of workers gives the same within rounding", split_counts_do_not_matter, false},
+    {"NaN in a used token reaches out where it must, in an unused one never",
+     poison_of_used_tokens_is_told, false},
     {"FP8 KV stays near BF16 KV", quantisation_error_is_small, false},
     {"attention refuses what it cannot do and names row and slot", attention_refuses, false},
     {0},

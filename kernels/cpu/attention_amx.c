@@ -243,6 +243,12 @@ static void tiles_values(const struct lanes_shape *shape, const struct lanes_row
 {
     int32_t chunks = shape->layout->value_dim / 16, of_group = chunks / shape->groups;
     bool whole = rows->padded == LANES_TOKENS;
+    for (int32_t g = 0; g < shape->groups; g++)
+        for (int32_t half = 0; half < rows->padded / 32; half++)
+            if (shape->two)
+                transpose_8(tiles->lanes.p[g] + 16 * 8 * half, tiles->p[g][half]);
+            else
+                transpose_16(tiles->lanes.p[g] + 16 * 16 * half, tiles->p[g][half]);
     void (*unpack)(uint32_t[2][HALVES][16][16], const struct lanes_rows *, int32_t,
                    struct lanes_ahead *) = shape->raw_value ? tiles_unpack_codes : tiles_unpack;
     unpack(tiles->value[0], rows, 0, &tiles->lanes.ahead);
@@ -268,14 +274,12 @@ static void tiles_block(const struct lanes_shape *shape, int32_t token, struct t
     __m512 max, keep, block_max = lanes_scale(shape, &rows, scratch);
     if (lanes_follow(scratch, block_max, &max, &keep))
         tiles_rescale(tiles, shape->task->heads, chunks, keep);
-    lanes_weights(shape, scratch, &rows, max);
-    for (int32_t g = 0; g < shape->groups; g++)
-        for (int32_t half = 0; half < rows.padded / 32; half++)
-            if (shape->two)
-                transpose_8(scratch->p[g] + 16 * 8 * half, tiles->p[g][half]);
-            else
-                transpose_16(scratch->p[g] + 16 * 16 * half, tiles->p[g][half]);
+    bool again = lanes_weights(shape, scratch, &rows, max);
     tiles_values(shape, &rows, tiles);
+    if (again) {
+        lanes_rests(shape, scratch, &rows, max);
+        tiles_values(shape, &rows, tiles);
+    }
 }
 
 static void amx_piece(const struct kvt_attention_task *task, const struct kvt_attention_partial *to)

@@ -173,22 +173,34 @@ static void chains_rescale(struct chains *chains, int32_t heads, int32_t value_d
                                                               _mm512_set1_ps(by[h])));
 }
 
+static void chains_values(const struct lanes_shape *shape, const struct lanes_rows *rows,
+                          struct chains *chains)
+{
+    struct lanes *scratch = &chains->lanes;
+    int32_t value_dim = shape->layout->value_dim;
+    int32_t width = shape->two ? LANES_HEADS / 2 : LANES_HEADS;
+    for (int32_t column = 0; column < value_dim; column += SLAB) {
+        const uint32_t *p = scratch->p[column * shape->groups / value_dim];
+        for (int32_t h = 0; h < shape->task->heads; h += 4)
+            chains_slab(rows, scratch, p + h, width, column, &chains->out[h]);
+    }
+}
+
 static void chains_block(const struct lanes_shape *shape, int32_t token, struct chains *chains)
 {
     struct lanes *scratch = &chains->lanes;
     int32_t value_dim = shape->layout->value_dim, heads = shape->task->heads;
-    int32_t width = shape->two ? LANES_HEADS / 2 : LANES_HEADS;
     struct lanes_rows rows = lanes_load(shape, token, scratch);
     lanes_ahead_begin(shape, token + LANES_TOKENS, &scratch->ahead);
     lanes_scores(shape, &rows, scratch, chains_dot);
     __m512 max, keep, block_max = lanes_scale(shape, &rows, scratch);
     if (lanes_follow(scratch, block_max, &max, &keep))
         chains_rescale(chains, heads, value_dim, keep);
-    lanes_weights(shape, scratch, &rows, max);
-    for (int32_t column = 0; column < value_dim; column += SLAB) {
-        const uint32_t *p = scratch->p[column * shape->groups / value_dim];
-        for (int32_t h = 0; h < heads; h += 4)
-            chains_slab(&rows, scratch, p + h, width, column, &chains->out[h]);
+    bool again = lanes_weights(shape, scratch, &rows, max);
+    chains_values(shape, &rows, chains);
+    if (again) {
+        lanes_rests(shape, scratch, &rows, max);
+        chains_values(shape, &rows, chains);
     }
 }
 

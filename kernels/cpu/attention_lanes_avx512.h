@@ -16,6 +16,12 @@
  * Maxima are lazy: a head's maximum follows only when a block exceeds it by more than 2^8, so the
  * sums are rescaled rarely. A NaN in a used token goes through all of it to the result.
  *
+ * Rounding p to BF16 errs by 2^-10 of p on average, in either direction: by 2^-10 of V times the
+ * root of sum p^2 / (sum p)^2 all together, which disappears where many tokens count. Where a block
+ * alone has more than 1/64 of that (so up to 64 tokens count, or one does), what rounding left goes
+ * through the products with V a second time. That is the first block or two of a piece, and those
+ * that outdo all before them.
+ *
  * E4M3 becomes BF16 by two look-ups of a byte (vpermi2b over 128 codes) and the sign. Shifting
  * would lose subnormals: vdpbf16ps takes those of BF16 for zero; the tables rebias them.
  */
@@ -31,6 +37,9 @@
 #define LANES_PAIRS  (LANES_TOKENS / 2)
 #define LANES_HEADS  KVT_TASK_HEADS
 #define LANES_LAZY   8.0f
+#define LANES_FEW    (1.0f / 64)
+
+#define LANES_INLINE static inline __attribute__((always_inline))
 
 /* Lines of the next block that are still to be prefetched. */
 struct lanes_ahead {
@@ -400,41 +409,55 @@ static inline __m512 lanes_scale(const struct lanes_shape *shape, const struct l
     return shape->two ? _mm512_max_ps(max, lanes_other(max)) : max;
 }
 
-/* p of a block from its scaled scores. The sum takes p before it is rounded. */
-static inline void lanes_weights_one(const struct lanes_shape *shape, struct lanes *scratch,
-                                     const struct lanes_rows *rows, __m512 max)
+/* What rounding to BF16 leaves. */
+static inline __m512 lanes_rest(__m512 x)
 {
-    __m512 sum = _mm512_load_ps(scratch->sum);
+    __m256i words = (__m256i)_mm512_cvtneps_pbh(x);
+    __m512i bits = _mm512_slli_epi32(_mm512_cvtepu16_epi32(words), 16);
+    return _mm512_sub_ps(x, _mm512_castsi512_ps(bits));
+}
+
+/* p of a block, or (rest) what rounding them to BF16 left, from its scaled scores. The sum takes p
+ * before it is rounded; *squares becomes the sum of their squares. */
+LANES_INLINE void lanes_p_one(const struct lanes_shape *shape, struct lanes *scratch,
+                              const struct lanes_rows *rows, __m512 max, const bool rest,
+                              __m512 *sum, __m512 *squares)
+{
     for (int32_t t = 0; t < rows->padded; t += 2) {
         __m512 p = lanes_exp2(_mm512_sub_ps(_mm512_load_ps(scratch->score[t]), max));
         __m512 q = lanes_exp2(_mm512_sub_ps(_mm512_load_ps(scratch->score[t + 1]), max));
-        sum = _mm512_add_ps(sum, _mm512_add_ps(p, q));
+        *sum = _mm512_add_ps(*sum, _mm512_add_ps(p, q));
+        *squares = _mm512_fmadd_ps(p, p, _mm512_fmadd_ps(q, q, *squares));
         for (int32_t g = 0; g < shape->groups; g++) {
             __m512 first = p, second = q;
             if (shape->token_scales) {
                 first = _mm512_mul_ps(p, _mm512_set1_ps(scratch->value_scale[g][t]));
                 second = _mm512_mul_ps(q, _mm512_set1_ps(scratch->value_scale[g][t + 1]));
             }
+            if (rest)
+                first = lanes_rest(first), second = lanes_rest(second);
             _mm512_store_si512(scratch->p[g] + t / 2 * LANES_HEADS, lanes_pair(first, second));
         }
         if (t % 8 == 6)
             lanes_ahead(&scratch->ahead, 4 * LANES_WORK_WEIGHT);
     }
-    _mm512_store_ps(scratch->sum, sum);
 }
 
-static inline void lanes_weights_two(const struct lanes_shape *shape, struct lanes *scratch,
-                                     const struct lanes_rows *rows, __m512 max)
+LANES_INLINE void lanes_p_two(const struct lanes_shape *shape, struct lanes *scratch,
+                              const struct lanes_rows *rows, __m512 max, const bool rest,
+                              __m512 *sum, __m512 *squares)
 {
     const __m256i order = _mm256_setr_epi16(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);
-    __m512 sum = _mm512_load_ps(scratch->sum);
     for (int32_t i = 0; i < rows->padded / 2; i++) {
         __m512 p = lanes_exp2(_mm512_sub_ps(_mm512_load_ps(scratch->score[i]), max));
-        sum = _mm512_add_ps(sum, p);
+        *sum = _mm512_add_ps(*sum, p);
+        *squares = _mm512_fmadd_ps(p, p, *squares);
         for (int32_t g = 0; g < shape->groups; g++) {
             __m512 scaled = p;
             if (shape->token_scales)
                 scaled = _mm512_mul_ps(p, lanes_spread(scratch->value_scale[g], i, true));
+            if (rest)
+                scaled = lanes_rest(scaled);
             __m256i words = (__m256i)_mm512_cvtneps_pbh(scaled);
             _mm256_store_si256((__m256i *)(void *)(scratch->p[g] + i * LANES_HEADS / 2),
                                _mm256_permutexvar_epi16(order, words));
@@ -442,16 +465,36 @@ static inline void lanes_weights_two(const struct lanes_shape *shape, struct lan
         if (i % 4 == 3)
             lanes_ahead(&scratch->ahead, 4 * LANES_WORK_WEIGHT);
     }
-    _mm512_store_ps(scratch->sum, sum);
 }
 
-static inline void lanes_weights(const struct lanes_shape *shape, struct lanes *scratch,
+/* p of a block, rounded. True: some head rests on so few tokens by now that the rounding would show
+ * in out, and what it left (lanes_rests) is to be multiplied by V too. */
+static inline bool lanes_weights(const struct lanes_shape *shape, struct lanes *scratch,
                                  const struct lanes_rows *rows, __m512 max)
 {
+    __m512 sum = _mm512_load_ps(scratch->sum), squares = _mm512_setzero_ps();
     if (shape->two)
-        lanes_weights_two(shape, scratch, rows, max);
+        lanes_p_two(shape, scratch, rows, max, false, &sum, &squares);
     else
-        lanes_weights_one(shape, scratch, rows, max);
+        lanes_p_one(shape, scratch, rows, max, false, &sum, &squares);
+    _mm512_store_ps(scratch->sum, sum);
+    if (shape->two) {
+        sum = _mm512_add_ps(sum, lanes_other(sum));
+        squares = _mm512_add_ps(squares, lanes_other(squares));
+    }
+    __m512 most = _mm512_mul_ps(_mm512_mul_ps(sum, sum), _mm512_set1_ps(LANES_FEW));
+    return _mm512_cmp_ps_mask(squares, most, _CMP_GT_OQ) != 0;
+}
+
+static __attribute__((noinline)) void lanes_rests(const struct lanes_shape *shape,
+                                                  struct lanes *scratch,
+                                                  const struct lanes_rows *rows, __m512 max)
+{
+    __m512 sum = _mm512_setzero_ps(), squares = sum;
+    if (shape->two)
+        lanes_p_two(shape, scratch, rows, max, true, &sum, &squares);
+    else
+        lanes_p_one(shape, scratch, rows, max, true, &sum, &squares);
 }
 
 /* The maximum that the block's p refer to. Where it moves, *keep is what the sums so far are
