@@ -36,6 +36,7 @@ size_t kvt_des_bytes(const struct kvt_des_spec *spec)
     }
     bytes += spec->patience != NULL ? rows * 64 + 4096 : 0;
     bytes += rows * (sizeof(struct kvt_request) + sizeof(struct kvt_flow) + 96) + 16 * 65536;
+    bytes += (size_t)spec->series_points * KVT_GAUGE_COUNT * sizeof(kvt_i128); /* of the link */
     bytes += sizeof(uint64_t) * KVT_BINS * 8 + (size_t)spec->core.tenants * 64;
     return bytes + (replicas + 64) * 1024 + (size_t)spec->concurrency * 32;
 }
@@ -490,16 +491,21 @@ static bool is_under_way(const struct kvt_des *engine)
            engine->acknowledgements.count > 0;
 }
 
+static void close_series(struct kvt_series *series, kvt_ticks now)
+{
+    int64_t value[KVT_GAUGE_COUNT];
+    for (int gauge = 0; gauge < KVT_GAUGE_COUNT; gauge++)
+        value[gauge] = series->value[gauge];
+    kvt_series_set(series, now, value);
+}
+
 enum kvt_status kvt_des_finish(struct kvt_des *engine, bool interrupted, struct kvt_err *err)
 {
     struct kvt_core *core = &engine->core;
-    for (int32_t i = 0; i < core->replica_count; i++) {
-        struct kvt_series *series = &engine->observer.series[i];
-        int64_t value[KVT_GAUGE_COUNT];
-        for (int gauge = 0; gauge < KVT_GAUGE_COUNT; gauge++)
-            value[gauge] = series->value[gauge];
-        kvt_series_set(series, engine->now, value);
-    }
+    for (int32_t i = 0; i < core->replica_count; i++)
+        close_series(&engine->observer.series[i], engine->now);
+    if (engine->link.series != NULL)
+        close_series(engine->link.series, engine->now);
     kvt_core_audit(core);
     if (engine->faults != NULL)
         kvt_faults_finish(engine->faults);

@@ -29,6 +29,25 @@ enum kvt_status kvt_link_init(struct kvt_link *link, struct kvt_arena *arena, in
     return KVT_OK;
 }
 
+enum kvt_status kvt_link_observe(struct kvt_link *link, struct kvt_arena *arena, int32_t points,
+                                 struct kvt_err *err)
+{
+    KVT_TRY(kvt_arena_get(arena, 1, sizeof *link->series, "the link", &link->series, err));
+    return kvt_series_init(link->series, arena, points, err);
+}
+
+static void observe(struct kvt_link *link)
+{
+    int64_t value[KVT_GAUGE_COUNT] = {[KVT_LINK_FLOWS] = link->count};
+    if (link->series == NULL)
+        return;
+    for (int32_t i = 0; i < link->count; i++) {
+        value[KVT_LINK_STALLED] += link->flows[i].rate == 0;
+        value[KVT_LINK_RATE] += link->flows[i].rate;
+    }
+    kvt_series_set(link->series, link->now, value);
+}
+
 /* Progressive filling: the port with the smallest equal share fixes its flows; repeat. A flow that
  * has run dry takes no part. */
 static void share(struct kvt_link *link)
@@ -71,6 +90,7 @@ static void share(struct kvt_link *link)
             unshared--;
         }
     }
+    observe(link);
 }
 
 static void advance(struct kvt_link *link, kvt_ticks now)

@@ -19,6 +19,7 @@
 
 #include "sim/base/arena.h"
 #include "sim/base/ticks.h"
+#include "sim/metrics/metrics.h"
 
 #define KVT_RATE_TICKS (INT64_C(1) << 40) /* a rate is bytes per this, 1.07 s */
 
@@ -29,6 +30,9 @@ struct kvt_flow {
     int32_t request;
     bool last; /* no more bytes will be added */
 };
+
+/* What a link's time series holds, in the places of a replica's gauges. */
+enum kvt_link_gauge { KVT_LINK_FLOWS, KVT_LINK_STALLED, KVT_LINK_RATE };
 
 struct kvt_link {
     int32_t port_count;
@@ -41,6 +45,7 @@ struct kvt_link {
     kvt_ticks now;
     int64_t bytes;  /* handed to the link in all */
     kvt_ticks busy; /* time with at least one flow moving */
+    struct kvt_series *series; /* flows, those that wait for bytes, and the sum of rates; or NULL */
 };
 
 /* Of bytes/s, at least 1 and at most 2^60. */
@@ -49,6 +54,10 @@ int64_t kvt_rate_from_bytes_per_s(double bytes_per_s);
 enum kvt_status kvt_link_init(struct kvt_link *link, struct kvt_arena *arena, int32_t ports,
                               const double capacity_bytes_per_s[], int32_t requests,
                               struct kvt_err *err);
+
+/* Keep a time series of so many points (even). */
+enum kvt_status kvt_link_observe(struct kvt_link *link, struct kvt_arena *arena, int32_t points,
+                                 struct kvt_err *err);
 
 /* Add bytes for a request at time now; starts its flow if it has none. */
 void kvt_link_add(struct kvt_link *link, kvt_ticks now, int32_t request, int32_t source,

@@ -4,6 +4,12 @@
  */
 #include "sim/des/parts.h"
 
+bool kvt_des_has_link(const struct kvt_des *engine)
+{
+    const struct kvt_core *core = &engine->core;
+    return core->disaggregated && !core->decode_only && !core->prefill_only;
+}
+
 enum kvt_status kvt_des_link_init(struct kvt_des *engine, struct kvt_arena *arena,
                                   struct kvt_err *err)
 {
@@ -22,14 +28,10 @@ enum kvt_status kvt_des_link_init(struct kvt_des *engine, struct kvt_arena *aren
     KVT_TRY(kvt_arena_get(arena, (size_t)rows, sizeof(int64_t), "bytes sent ahead",
                           &engine->ahead_bytes, err));
     KVT_TRY(kvt_link_init(&engine->link, arena, ports, capacity, rows, err));
+    if (kvt_des_has_link(engine))
+        KVT_TRY(kvt_link_observe(&engine->link, arena, engine->spec.series_points, err));
     KVT_TRY(kvt_delay_init(&engine->deliveries, arena, rows, err));
     return kvt_delay_init(&engine->acknowledgements, arena, rows, err);
-}
-
-bool kvt_des_has_link(const struct kvt_des *engine)
-{
-    const struct kvt_core *core = &engine->core;
-    return core->disaggregated && !core->decode_only && !core->prefill_only;
 }
 
 static void link_changed(struct kvt_des *engine)

@@ -176,23 +176,28 @@ static void write_requests(struct writer *w, const struct kvt_result *r)
     group_close(w, group);
 }
 
+/* The means of each gauge, times its unit. */
+static void series_write(struct writer *w, hid_t group, const struct kvt_series *series,
+                         const char *const gauges[], const double units[])
+{
+    double *means = (double *)w->scratch, ns = (double)KVT_TICKS_PER_NS;
+    kvt_assert(series->used <= BLOCK_ROWS);
+    for (int32_t g = 0; g < KVT_GAUGE_COUNT && !w->h5.failed; g++) {
+        for (int32_t i = 0; i < series->used; i++)
+            means[i] = kvt_series_mean(series, i, (enum kvt_gauge)g) * units[g];
+        column_write(w, group, gauges[g], H5T_IEEE_F64LE, means, series->used);
+    }
+    attribute_f64(w, group, "width_ns", (double)series->width / ns);
+    attribute_f64(w, group, "end_ns", (double)series->since / ns);
+}
+
 static void write_replica(struct writer *w, hid_t at, const struct kvt_result_replica *replica)
 {
     static const char *const gauges[KVT_GAUGE_COUNT] = {"running", "waiting", "pages"};
+    static const double units[KVT_GAUGE_COUNT] = {1, 1, 1};
     hid_t group = group_make(w, at, replica->name);
-    const struct kvt_series *series = replica->series;
-    for (int32_t g = 0; series != NULL && g < KVT_GAUGE_COUNT && !w->h5.failed; g++) {
-        double *means = (double *)w->scratch;
-        kvt_assert(series->used <= BLOCK_ROWS);
-        for (int32_t i = 0; i < series->used; i++)
-            means[i] = kvt_series_mean(series, i, (enum kvt_gauge)g);
-        column_write(w, group, gauges[g], H5T_IEEE_F64LE, means, series->used);
-    }
-    if (series != NULL) {
-        double ns = (double)KVT_TICKS_PER_NS;
-        attribute_f64(w, group, "width_ns", (double)series->width / ns);
-        attribute_f64(w, group, "end_ns", (double)series->since / ns);
-    }
+    if (replica->series != NULL)
+        series_write(w, group, replica->series, gauges, units);
     attribute_i64(w, group, "pages", replica->pages);
     attribute_i64(w, group, "pages_peak", replica->pages_peak);
     attribute_i64(w, group, "steps", replica->steps);
@@ -222,6 +227,75 @@ static void write_series(struct writer *w, const struct kvt_result *r)
     }
     attribute_text(w, group, "names", names);
     free(names);
+    group_close(w, group);
+}
+
+static void write_memory(struct writer *w, const struct kvt_result *r)
+{
+    char names[256] = "";
+    if (r->role_count == 0)
+        return;
+    hid_t group = group_make(w, w->file, "memory");
+    for (int32_t i = 0; i < r->role_count; i++) {
+        const struct kvt_result_role *role = &r->roles[i];
+        hid_t at = group_make(w, group, role->name);
+        attribute_text(w, at, "gpu", role->gpu);
+        attribute_i64(w, at, "replicas", role->replicas);
+        attribute_i64(w, at, "gpus_per_replica", role->gpus_per_replica);
+        attribute_i64(w, at, "memory_bytes", role->memory_bytes);
+        for (int32_t e = 0; e < role->entry_count; e++)
+            attribute_i64(w, at, role->entries[e], role->bytes[e]);
+        group_close(w, at);
+        size_t used = strlen(names);
+        snprintf(names + used, sizeof names - used, "%s%s", used > 0 ? " " : "", role->name);
+    }
+    attribute_text(w, group, "names", names);
+    group_close(w, group);
+}
+
+static void write_link(struct writer *w, const struct kvt_result_link *link)
+{
+    static const char *const gauges[KVT_GAUGE_COUNT] = {"flows", "stalled", "rate"};
+    const double units[KVT_GAUGE_COUNT] = {1, 1, (double)KVT_TICKS_PER_S / 0x1p40};
+    const struct kvt_series *series = link->series;
+    if (series == NULL)
+        return;
+    hid_t group = group_make(w, w->file, "link");
+    series_write(w, group, series, gauges, units);
+    attribute_f64(w, group, "bytes_per_s", link->bytes_per_s);
+    attribute_i64(w, group, "bytes", link->bytes);
+    attribute_i64(w, group, "busy_ns", kvt_ns_from_ticks(link->busy));
+    group_close(w, group);
+}
+
+static int64_t ns_or_none(kvt_ticks time)
+{
+    return time == KVT_NEVER ? -1 : kvt_ns_from_ticks(time);
+}
+
+static void write_faults(struct writer *w, const struct kvt_result *r)
+{
+    if (r->strike_count == 0)
+        return;
+    hid_t group = group_make(w, w->file, "faults");
+    for (int32_t i = 0; i < r->strike_count; i++) {
+        const struct kvt_result_strike *strike = &r->strikes[i];
+        char name[16];
+        snprintf(name, sizeof name, "%d", i);
+        hid_t at = group_make(w, group, name);
+        attribute_text(w, at, "fault", strike->fault);
+        attribute_text(w, at, "variant", strike->variant);
+        attribute_text(w, at, "outcome", strike->outcome);
+        attribute_i64(w, at, "time_ns", ns_or_none(strike->time));
+        attribute_i64(w, at, "exposed_ns", ns_or_none(strike->exposed_at));
+        attribute_i64(w, at, "detected_ns", ns_or_none(strike->detected_at));
+        attribute_i64(w, at, "replica", strike->replica);
+        attribute_i64(w, at, "activated", strike->activated);
+        attribute_i64(w, at, "hit", strike->hit);
+        attribute_i64(w, at, "lost", strike->lost);
+        attribute_i64(w, at, "leaked", strike->leaked);
+        group_close(w, at);
+    }
     group_close(w, group);
 }
 
@@ -477,6 +551,9 @@ static void write_all(struct writer *w, const struct kvt_summary *summary)
     attribute_text(w, w->file, "program", "kvtwin");
     write_requests(w, r);
     write_series(w, r);
+    write_memory(w, r);
+    write_link(w, &r->link);
+    write_faults(w, r);
     write_histograms(w, summary);
     write_summary(w, summary);
     write_config(w, r->config);

@@ -12,6 +12,15 @@
  *       <replica>/ running, waiting, pages   float64 means per point
  *           attributes  width_ns (float64, of one point), end_ns, pages, pages_peak, steps,
  *                       preemptions, evictions (int64), busy_ns
+ *   /memory/ attribute names = the roles, space between
+ *       <role>   attributes: gpu, replicas, gpus_per_replica, memory_bytes, and the bytes of each
+ *                entry of one GPU's memory map under its name, in the order of the map (int64)
+ *   /link        where prefill hands KV to decode: flows, stalled (those that wait for bytes),
+ *                rate (bytes/s)   float64 means per point
+ *       attributes  width_ns, end_ns, bytes_per_s (that it can carry), bytes, busy_ns
+ *   /faults/<i>  strike i of a run with a fault plan: attributes fault, variant, outcome (text),
+ *                time_ns, exposed_ns, detected_ns (int64; -1: not), replica, activated, hit, lost,
+ *                leaked
  *   /histograms/ ttft, tpot, itl, e2el      uint64 [bins in use][2]: lower edge in ticks, count
  *   /summary     attributes: every metric of summary.h under its name (float64 or int64)
  *   /config      the effective configuration, one string

@@ -71,6 +71,34 @@ struct kvt_result_replica {
     kvt_ticks busy; /* time spent in steps */
 };
 
+/* One GPU's memory in one role: what its bytes are for. The entries add up to memory_bytes. */
+struct kvt_result_role {
+    const char *name, *gpu;
+    int32_t replicas, gpus_per_replica;
+    int64_t memory_bytes;
+    int32_t entry_count;
+    const char *const *entries; /* "weights", "kv pool" ... */
+    const int64_t *bytes;       /* of each */
+};
+
+/* The link between prefill and decode. Gauges of its series, in the places of a replica's: flows,
+ * those of them that wait for bytes, and bytes per 2^40 ticks on their way. */
+struct kvt_result_link {
+    const struct kvt_series *series; /* NULL: there is no link */
+    double bytes_per_s;              /* that it can carry at most, over all replicas */
+    int64_t bytes;
+    kvt_ticks busy; /* time with at least one flow moving */
+};
+
+/* What became of one fault of the config's plan. */
+struct kvt_result_strike {
+    const char *fault, *variant, *outcome;
+    kvt_ticks time, exposed_at, detected_at; /* KVT_NEVER: it was not */
+    int32_t replica;                         /* that the plan names; -1: any */
+    bool activated;
+    int64_t hit, lost, leaked; /* requests that read wrong bytes, aborted ones, wrong tokens out */
+};
+
 /* Wall times in seconds; negative ones are not printed. Not part of the result: --timing only. */
 struct kvt_timing {
     bool show;
@@ -113,6 +141,11 @@ struct kvt_result {
 
     int32_t replica_count;
     const struct kvt_result_replica *replicas;
+    int32_t role_count;
+    const struct kvt_result_role *roles;
+    struct kvt_result_link link;
+    int32_t strike_count;
+    const struct kvt_result_strike *strikes; /* in the order of their times */
 
     /* what it is judged by */
     int32_t slo_count;

@@ -48,6 +48,9 @@ struct kvt_simulation {
     uint8_t *fate;
     int16_t *prefill_replica, *decode_replica, *tenant;
     int32_t *preemptions, *cached;
+    int32_t role_count;
+    struct kvt_result_role roles[KVT_ROLE_COUNT];
+    struct kvt_result_strike *strikes; /* in the arena; NULL: none */
     char model_text[160], fleet_text[640];
     char *config_text;
     bool lent; /* trace and calibrations are those of another simulation */
