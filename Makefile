@@ -93,7 +93,7 @@ LIBS         = $(if $(HDF5_A),$(filter-out -lhdf5,$(PKG_LIBS)) $(HDF5_A) -lsz -l
                -lcsv -lm $(if $(CUDA_HERE),$(CUDA_LIBS))
 
 # ---- lists ----
-SIM_DIRS  := base config model cost serve fault des trace metrics output plan
+SIM_DIRS  := base config model cost serve fault des trace metrics output report plan
 SIM_SRC   := $(foreach d,$(SIM_DIRS),$(wildcard sim/$(d)/*.c))
 REAL_DIRS := kernels kernels/cpu runtime
 OTHER_ISA := $(if $(X86),,$(foreach i,avx2 avx512 amx,$(wildcard kernels/cpu/*_$(i).[ch])))
@@ -148,6 +148,7 @@ check: bootstrap-check $(if $(filter release,$(MODE)),all twins mutants cuda cud
 	$(Q)$(B)/check --slow
 	$(Q)tests/cli.sh $(B)/kvtwin
 	$(Q)tests/traces.sh $(B)/kvtwin
+	$(Q)tests/report.sh $(B)/kvtwin
 	$(Q)tests/man.sh $(B)/kvtwin cli/kvtwin.1
 	$(Q)tests/install.sh $(MODE)
 	$(if $(filter release,$(MODE)),@scripts/bootstrap.sh notebooks && scripts/notebooks.sh)
@@ -155,6 +156,9 @@ check: bootstrap-check $(if $(filter release,$(MODE)),all twins mutants cuda cud
 	$(if $(filter release,$(MODE)),$(Q)WALKS=10 tests/spin/check.sh $(B)/check 2)
 	$(Q)scripts/lint.sh
 	$(if $(filter release,$(MODE)),@scripts/readme.sh README.md | diff README.md - || { echo 'README.md shows old output; run make docs' >&2; exit 1; })
+
+check-report: all ## a report in headless Chromium; pages and screenshots in build/report
+	$(Q)tests/report.sh build/kvtwin
 
 TWINS := build/release/kvtwin build/debug/kvtwin build/clang/kvtwin
 twins: bootstrap-check
@@ -309,6 +313,7 @@ $(B)/%.h.ok: %.h Makefile | bootstrap
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all bootstrap bootstrap-check demo test check twins mutants mutants-here bench fuzz coverage lint alone docs notebooks cuda cuda-emulated \
+.PHONY: all bootstrap bootstrap-check demo test check check-report twins mutants mutants-here bench fuzz coverage lint alone docs \
+        notebooks cuda cuda-emulated \
         install uninstall clean help
 -include $(wildcard $(DEPS))

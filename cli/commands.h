@@ -10,6 +10,7 @@
     X(reproduce)        \
     X(inject)           \
     X(diff)             \
+    X(report)           \
     X(trace)            \
     X(model)            \
     X(config)           \

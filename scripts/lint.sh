@@ -17,6 +17,7 @@ des      base model cost serve fault metrics
 trace    base
 metrics  base
 output   base metrics
+report   base metrics output
 plan     base config model cost serve fault des trace metrics output
 '
 sources=$(git ls-files --cached --others --exclude-standard -- 'sim/*.[ch]' 'kernels/*.[ch]' 'runtime/*.[ch]' 'cli/*.[ch]' 'tests/*.[ch]' 'kernels/cuda/*.cu*' 'tests/cuda/*.c[cu]')

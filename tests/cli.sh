@@ -437,6 +437,31 @@ run "too little memory" 3 validate $own --set fleet.decode.gpu.memory=200MiB
 err_has "does not fit"
 run "a result that cannot be written" 4 validate $own -o "$work/none/run.h5"
 
+# ---- report ----
+run "a run to report" 0 simulate configs/examples/quickstart.yaml -q -o "$work/report.h5"
+run "a report" 0 report "$work/report.h5" -o "$work/report.html"
+out_is_empty
+err_is_empty
+run "a report of nowhere" 2 report "$work/report.h5"
+err_has "want -o FILE.html"
+run "a report of a file that is not there" 4 report "$work/none.h5" -o "$work/none.html"
+[ ! -e "$work/none.html" ] || fail "left a page"
+run "a report of a foreign file" 3 report README.md -o "$work/none.html"
+err_has "want the HDF5 file of a run"
+head -c 20000 "$work/report.h5" >"$work/part.h5"
+run "a report of half a file" 3 report "$work/part.h5" -o "$work/none.html"
+[ ! -e "$work/none.html" ] || fail "left a page"
+run "a page that cannot be written" 4 report "$work/report.h5" -o "$work/none/report.html"
+run "a folder that cannot be made" 4 report "$work/report.h5" --svg "$work/report.html"
+err_has "cannot make the folder"
+run "a measured run that is none" 3 report "$work/report.h5" -o "$work/none.html" --compare README.md
+[ ! -e "$work/none.html" ] || fail "left a page"
+run "a fault plan has no intervals" 2 simulate configs/incidents/sglang-17259.yaml --resamples 5 \
+    --set fleet.decode.guard=none
+err_has "faults.plan=null"
+run "a run with a fault plan" 0 simulate configs/incidents/sglang-17259.yaml -q \
+    --set fleet.decode.guard=none -o "$work/faults.h5"
+
 # ---- bench ----
 run "an unknown family" 2 bench --family gemv
 err_has 'no family "gemv"'

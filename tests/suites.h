@@ -38,6 +38,7 @@
     X(journal)          \
     X(bench_result)     \
     X(compare)          \
+    X(report)           \
     X(resample)         \
     X(serving_fit)      \
     X(reproduce)        \

@@ -43,8 +43,8 @@ struct kvt_link {
     int32_t *flow_of;       /* [requests] index in flows, or -1 */
     int32_t count;
     kvt_ticks now;
-    int64_t bytes;  /* handed to the link in all */
-    kvt_ticks busy; /* time with at least one flow moving */
+    int64_t bytes;             /* handed to the link in all */
+    kvt_ticks busy;            /* time with at least one flow moving */
     struct kvt_series *series; /* flows, those that wait for bytes, and the sum of rates; or NULL */
 };
 

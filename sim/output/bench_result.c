@@ -195,6 +195,71 @@ static void read_details(struct reading *r)
         r->status = kvt_err_at(r->err, KVT_ENOMEM, r->where, "no memory for its requests");
 }
 
+/* ---- latencies of each request ---- */
+
+static bool list_begin(struct reading *r, struct kvt_bench_list *list, size_t room)
+{
+    list->seconds = r->status == KVT_OK ? calloc(room + 1, sizeof *list->seconds) : NULL;
+    if (list->seconds == NULL && r->status == KVT_OK)
+        r->status = kvt_err_at(r->err, KVT_ENOMEM, r->where, "no memory for its requests");
+    return list->seconds != NULL;
+}
+
+static double seconds_at(struct reading *r, const json_t *list, size_t i, const char *field)
+{
+    const json_t *value = json_array_get(list, i);
+    double seconds = json_is_number(value) ? json_number_value(value) : -1.0;
+    if (!(seconds >= 0.0 && seconds < 1e9))
+        REFUSE(r, "field \"%s\": want seconds, item %zu is not", field, i);
+    return seconds;
+}
+
+/* The gaps of request i, at the end of the list; their sum. */
+static double take_gaps(struct reading *r, const json_t *itls, size_t i)
+{
+    const json_t *gaps = json_array_get(itls, i);
+    double sum = 0.0;
+    if (itls != NULL && !json_is_array(gaps))
+        REFUSE(r, "field \"itls\": want a list for each request, item %zu is not", i);
+    for (size_t g = 0; g < json_array_size(gaps) && r->status == KVT_OK; g++) {
+        double gap = seconds_at(r, gaps, g, "itls");
+        sum += gap;
+        r->run->itl.seconds[r->run->itl.count++] = gap;
+    }
+    return sum;
+}
+
+static void read_latencies(struct reading *r)
+{
+    struct kvt_bench_run *run = r->run;
+    const json_t *input = list_of(r, "input_lens"), *output = list_of(r, "output_lens");
+    const json_t *ttfts = list_of(r, "ttfts"), *itls = list_of(r, "itls");
+    const json_t *e2els = list_of(r, "latencies");
+    size_t count = json_array_size(ttfts), gaps = 0;
+    if (count == 0 || json_array_size(input) != count || json_array_size(output) != count)
+        return;
+    itls = json_array_size(itls) == count ? itls : NULL;
+    e2els = json_array_size(e2els) == count ? e2els : NULL;
+    for (size_t i = 0; i < count && itls != NULL; i++)
+        gaps += json_array_size(json_array_get(itls, i));
+    if (!list_begin(r, &run->ttft, count) || !list_begin(r, &run->tpot, count) ||
+        !list_begin(r, &run->e2el, count) || !list_begin(r, &run->itl, gaps))
+        return;
+    for (size_t i = 0; i < count && r->status == KVT_OK; i++) {
+        int32_t out = tokens_at(r, output, i, "output_lens");
+        if (tokens_at(r, input, i, "input_lens") < 1 || out < 1) /* it failed */
+            continue;
+        double ttft = seconds_at(r, ttfts, i, "ttfts"), sum = take_gaps(r, itls, i);
+        double e2el = e2els != NULL ? seconds_at(r, e2els, i, "latencies") : ttft + sum;
+        run->ttft.seconds[run->ttft.count++] = ttft;
+        if (e2els == NULL && itls == NULL)
+            continue;
+        run->e2el.seconds[run->e2el.count++] = e2el;
+        if (out > 1 && e2el >= ttft)
+            run->tpot.seconds[run->tpot.count++] = (e2el - ttft) / (out - 1);
+    }
+}
+
 /* ---- one object ---- */
 
 static const char *text_or(const struct reading *r, const char *field)
@@ -250,6 +315,7 @@ static void read_run(struct reading *r)
     run->duration = number_or(r, "duration", 0.0, 0.0);
     read_metrics(r);
     read_details(r);
+    read_latencies(r);
 }
 
 /* ---- the file ---- */
@@ -350,6 +416,10 @@ void kvt_bench_file_release(struct kvt_bench_file *file)
         free(file->runs[i].input);
         free(file->runs[i].output);
         free(file->runs[i].start);
+        free(file->runs[i].ttft.seconds);
+        free(file->runs[i].tpot.seconds);
+        free(file->runs[i].itl.seconds);
+        free(file->runs[i].e2el.seconds);
     }
     free(file->runs);
     *file = (struct kvt_bench_file){0};

@@ -8,13 +8,15 @@
  *
  * A run has a load (requests, rate or concurrency, lengths) and outcomes by the names that this
  * project's summary has too. With --save-detailed or --output-details it also has the lengths of
- * each request, and vLLM's its start. Lists are in seconds, aggregates in milliseconds; SGLang
- * calls E2EL e2e_latency and writes Infinity, which JSON does not know, for an unlimited rate.
+ * each request, its TTFT and the gaps between its tokens, and vLLM's its start. Lists are in
+ * seconds, aggregates in milliseconds; SGLang calls E2EL e2e_latency and writes Infinity, which
+ * JSON does not know, for an unlimited rate.
  *
  * It lies in sim/output because outputs own these names and may be set beside such a file; it
  * includes base alone. The fields read: backend, model_id, num_prompts, completed, failed,
  * request_rate, burstiness, max_concurrency, total_input_tokens, total_output_tokens, duration,
- * input_lens, output_lens, start_times, and the metrics below. Others are ignored.
+ * input_lens, output_lens, start_times, ttfts, itls, latencies, and the metrics below. Others are
+ * ignored.
  *
  * Everything is checked: what is no JSON, has neither client's fields, lacks a field, has a number
  * of the wrong kind or sign, or completed no request is a KVT_ECONFIG with file, line and field.
@@ -52,6 +54,11 @@ enum kvt_bench_metric {
 };
 extern const char *const kvt_bench_metric_names[KVT_BENCH_METRIC_COUNT]; /* ours */
 
+struct kvt_bench_list { /* one value a request (ITL: a gap), of those that completed */
+    double *seconds;    /* owned */
+    int64_t count;      /* 0: not given */
+};
+
 struct kvt_bench_run {
     bool sglang;         /* the client */
     char engine[16];     /* of the server, as the client was told: "vllm", "sglang"; "" unknown */
@@ -67,6 +74,8 @@ struct kvt_bench_run {
     int32_t detailed;        /* requests below, those that completed; 0: only totals are known */
     int32_t *input, *output; /* [detailed] tokens; owned */
     double *start;           /* [detailed] s after the first; owned; NULL: not given */
+    /* TPOT follows from the others; E2EL too where the file has no latencies. */
+    struct kvt_bench_list ttft, tpot, itl, e2el;
     double metric[KVT_BENCH_METRIC_COUNT]; /* NaN: not given */
 };
 

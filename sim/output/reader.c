@@ -269,3 +269,64 @@ enum kvt_status kvt_run_reader_config(struct kvt_run_reader *reader, char **text
         return h5.status;
     return bytes != NULL ? KVT_OK : bad_file(reader, "/config is not a text", err);
 }
+
+bool kvt_run_reader_has(const struct kvt_run_reader *reader, const char *path)
+{
+    char part[128];
+    for (size_t end = 0;; end++) {
+        end += strcspn(path + end, "/");
+        if (end >= sizeof part)
+            return false;
+        snprintf(part, sizeof part, "%.*s", (int)end, path);
+        if (H5Lexists(reader->file, part, H5P_DEFAULT) <= 0)
+            return false;
+        if (path[end] == '\0')
+            return true;
+    }
+}
+
+enum kvt_status kvt_run_reader_column(struct kvt_run_reader *reader, const char *path, double **out,
+                                      int64_t *count, struct kvt_err *err)
+{
+    struct kvt_h5 h5 = h5_of(reader, err);
+    *out = NULL;
+    *count = 0;
+    hid_t dataset = kvt_h5_id(&h5, "H5Dopen", H5Dopen2(reader->file, path, H5P_DEFAULT));
+    if (dataset < 0)
+        return h5.status;
+    hid_t type = H5Dget_type(dataset), space = H5Dget_space(dataset);
+    hssize_t points = space >= 0 ? H5Sget_simple_extent_npoints(space) : -1;
+    H5T_class_t kind = type >= 0 ? H5Tget_class(type) : H5T_NO_CLASS;
+    /* A damaged file may claim any extent: only as many as it has bytes for are believed. */
+    bool fits = points >= 0 && (kind == H5T_INTEGER || kind == H5T_FLOAT) &&
+                H5Dget_storage_size(dataset) / H5Tget_size(type) >= (hsize_t)points;
+    enum kvt_status status =
+        fits ? KVT_OK
+             : kvt_err_at(err, KVT_ECONFIG, (struct kvt_where){reader->path, 0, 0},
+                          "/%s does not hold a column of numbers", path);
+    if (fits && points > 0) {
+        *out = malloc((size_t)points * sizeof **out);
+        if (*out == NULL)
+            status = kvt_err_set(err, KVT_ENOMEM, "no memory for /%s", path);
+        else if (!kvt_h5_done(
+                     &h5, "H5Dread",
+                     H5Dread(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, *out)))
+            status = h5.status;
+    }
+    *count = status == KVT_OK ? (int64_t)points : 0;
+    if (status != KVT_OK) {
+        free(*out);
+        *out = NULL;
+    }
+    if (space >= 0)
+        H5Sclose(space);
+    if (type >= 0)
+        H5Tclose(type);
+    H5Dclose(dataset);
+    return status;
+}
+
+char *kvt_run_reader_text(const struct kvt_run_reader *reader, const char *path, const char *name)
+{
+    return text_at(reader->file, path, name);
+}

@@ -1,5 +1,5 @@
 /*
- * reader.h - run files read back: what comparing two runs needs
+ * reader.h - run files read back: what comparing two runs and a report need
  *
  * A file that is missing or unreadable is a KVT_EIO; one that is no HDF5 file, is cut short, was
  * not written by kvtwin or has another layout is a KVT_ECONFIG that says which. Only what is asked
@@ -48,6 +48,17 @@ enum kvt_status kvt_run_reader_decisions(struct kvt_run_reader *reader, int64_t 
 enum kvt_status kvt_run_reader_values(struct kvt_run_reader *reader, const char *group,
                                       struct kvt_stored_value out[KVT_STORED_MAX], int32_t *count,
                                       struct kvt_err *err);
+
+/* Whether there is a group or dataset at this path ("link", "memory/decode"). */
+bool kvt_run_reader_has(const struct kvt_run_reader *reader, const char *path);
+
+/* All numbers of a dataset ("requests/arrival") as doubles, row by row; malloc'ed, and NULL where
+ * there are none. Integers beyond 2^53 are rounded. */
+enum kvt_status kvt_run_reader_column(struct kvt_run_reader *reader, const char *path, double **out,
+                                      int64_t *count, struct kvt_err *err);
+
+/* A text attribute of any length of the object at path; malloc'ed, NULL when there is none. */
+char *kvt_run_reader_text(const struct kvt_run_reader *reader, const char *path, const char *name);
 
 /* The effective configuration of the run; malloc'ed. */
 enum kvt_status kvt_run_reader_config(struct kvt_run_reader *reader, char **text,

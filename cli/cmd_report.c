@@ -1,0 +1,198 @@
+/*
+ * cmd_report.c - kvtwin report RUN.h5 -o report.html: a run as a page, its figures as files
+ */
+#include <errno.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "sim/base/file.h"
+#include "sim/report/report.h"
+
+#define CONVERTER "rsvg-convert"
+#define PNG_WIDTH "1320" /* three pixels for each unit of a figure */
+
+static const struct kvt_cli_option options[] = {
+    {"compare", "FILE",
+     "set a measured run (JSON of vLLM's or SGLang's benchmark) or another run beside it; repeats"},
+    {"svg", "DIR", "also write each figure as an SVG file into this folder"},
+    {"png", "DIR", "also write each figure as a PNG file; needs rsvg-convert"},
+    {NULL, NULL, NULL},
+};
+
+static enum kvt_status write_page(const struct kvt_report *report, const char *path,
+                                  struct kvt_err *err)
+{
+    struct kvt_output output;
+    KVT_TRY(kvt_output_begin(&output, path, err));
+    FILE *file = fopen(output.temp_path, "w");
+    enum kvt_status status = KVT_OK;
+    if (file == NULL) {
+        status = kvt_err_set(err, KVT_EIO, "%s: cannot write: %s", path, strerror(errno));
+    } else {
+        status = kvt_report_html(report, file, err);
+        bool failed = ferror(file) != 0;
+        if ((fclose(file) != 0 || failed) && status == KVT_OK)
+            status = kvt_err_set(err, KVT_EIO, "%s: cannot write: %s", path, strerror(errno));
+    }
+    if (status != KVT_OK) {
+        kvt_output_abandon(&output);
+        return status;
+    }
+    return kvt_output_commit(&output, err);
+}
+
+static enum kvt_status make_folder(const char *folder, struct kvt_err *err)
+{
+    struct stat info;
+    if (mkdir(folder, 0777) == 0 || (stat(folder, &info) == 0 && S_ISDIR(info.st_mode)))
+        return KVT_OK;
+    return kvt_err_set(err, KVT_EIO, "%s: cannot make the folder: %s", folder, strerror(errno));
+}
+
+extern char **environ;
+
+/* Turn an SVG file into a PNG file. */
+static enum kvt_status convert(const char *svg, const char *png, struct kvt_err *err)
+{
+    char *argv[] = {(char[]){CONVERTER},
+                    (char[]){"--width"},
+                    (char[]){PNG_WIDTH},
+                    (char[]){"--output"},
+                    strdup(png),
+                    strdup(svg),
+                    NULL};
+    pid_t child;
+    int code = 0, state = 0;
+    if (argv[4] == NULL || argv[5] == NULL)
+        code = ENOMEM;
+    else
+        code = posix_spawnp(&child, CONVERTER, NULL, NULL, argv, environ);
+    free(argv[4]);
+    free(argv[5]);
+    if (code == ENOENT)
+        return kvt_err_set(err, KVT_EIO,
+                           "--png: %s is not installed (Debian: apt-get install librsvg2-bin); "
+                           "--svg needs nothing",
+                           CONVERTER);
+    if (code != 0)
+        return kvt_err_set(err, KVT_EIO, "--png: cannot start %s: %s", CONVERTER, strerror(code));
+    while (waitpid(child, &state, 0) < 0)
+        if (errno != EINTR)
+            return kvt_err_set(err, KVT_EIO, "--png: %s: %s", CONVERTER, strerror(errno));
+    if (WIFEXITED(state) && WEXITSTATUS(state) == 127)
+        return kvt_err_set(err, KVT_EIO,
+                           "--png: %s is not installed (Debian: apt-get install librsvg2-bin); "
+                           "--svg needs nothing",
+                           CONVERTER);
+    if (!WIFEXITED(state) || WEXITSTATUS(state) != 0)
+        return kvt_err_set(err, KVT_EIO, "--png: %s could not write %s", CONVERTER, png);
+    return KVT_OK;
+}
+
+/* One figure as <folder>/<name>.svg or .png; nothing when the run has nothing for it. */
+static enum kvt_status write_figure(const struct kvt_report *report, enum kvt_figure figure,
+                                    const char *folder, bool png, struct kvt_err *err)
+{
+    char name[64], *text = NULL;
+    size_t bytes = 0;
+    bool shown = false;
+    FILE *memory = open_memstream(&text, &bytes);
+    if (memory == NULL)
+        return kvt_err_set(err, KVT_ENOMEM, "no memory for a figure");
+    enum kvt_status status = kvt_report_figure(report, figure, true, memory, &shown, err);
+    if (fclose(memory) != 0 && status == KVT_OK)
+        status = kvt_err_set(err, KVT_ENOMEM, "no memory for a figure");
+    snprintf(name, sizeof name, "%s.%s", kvt_figure_names[figure], png ? "png" : "svg");
+    char *path = kvt_path_join(folder, name);
+    struct kvt_output output = {0};
+    if (path == NULL && status == KVT_OK)
+        status = kvt_err_set(err, KVT_ENOMEM, "no memory for a path");
+    if (status == KVT_OK && shown && !png) {
+        status = kvt_file_write(path, text, bytes, err);
+    } else if (status == KVT_OK && shown) {
+        char *drawing = malloc(strlen(path) + 8);
+        if (drawing == NULL)
+            status = kvt_err_set(err, KVT_ENOMEM, "no memory for a path");
+        else
+            snprintf(drawing, strlen(path) + 8, "%s.svg", path);
+        if (status == KVT_OK)
+            status = kvt_file_write(drawing, text, bytes, err);
+        if (status == KVT_OK)
+            status = kvt_output_begin(&output, path, err);
+        if (status == KVT_OK)
+            status = convert(drawing, output.temp_path, err);
+        if (status == KVT_OK)
+            status = kvt_output_commit(&output, err);
+        else
+            kvt_output_abandon(&output);
+        if (drawing != NULL)
+            unlink(drawing);
+        free(drawing);
+    }
+    free(path);
+    free(text);
+    return status;
+}
+
+static enum kvt_status write_figures(const struct kvt_report *report, const char *folder, bool png,
+                                     struct kvt_err *err)
+{
+    if (folder == NULL)
+        return KVT_OK;
+    KVT_TRY(make_folder(folder, err));
+    for (int f = 0; f < KVT_FIGURE_COUNT; f++)
+        KVT_TRY(write_figure(report, (enum kvt_figure)f, folder, png, err));
+    return KVT_OK;
+}
+
+static enum kvt_status run_report(const struct kvt_cli *cli, struct kvt_err *err)
+{
+    const char *compare[KVT_BESIDE_MAX] = {NULL};
+    const char *svg = kvt_cli_get(cli, "svg"), *png = kvt_cli_get(cli, "png");
+    int32_t count = 0, at = 0;
+    for (const char *path = kvt_cli_next(cli, "compare", &at); path != NULL;
+         path = kvt_cli_next(cli, "compare", &at)) {
+        if (count == KVT_BESIDE_MAX)
+            return kvt_err_set(err, KVT_EUSAGE, "--compare: want at most %d files", KVT_BESIDE_MAX);
+        compare[count++] = path;
+    }
+    if (cli->output == NULL && svg == NULL && png == NULL)
+        return kvt_err_set(err, KVT_EUSAGE, "report: want -o FILE.html, --svg DIR or --png DIR");
+    struct kvt_report *report = calloc(1, sizeof *report);
+    if (report == NULL)
+        return kvt_err_set(err, KVT_ENOMEM, "no memory for the report");
+    enum kvt_status status = kvt_report_read(report, cli->operands[0], compare, count, err);
+    if (status == KVT_OK && cli->output != NULL)
+        status = write_page(report, cli->output, err);
+    if (status == KVT_OK)
+        status = write_figures(report, svg, false, err);
+    if (status == KVT_OK)
+        status = write_figures(report, png, true, err);
+    kvt_report_release(report);
+    free(report);
+    return status;
+}
+
+const struct kvt_command kvt_command_report = {
+    .name = "report",
+    .operands = "RUN.h5",
+    .help = "a run as one HTML page: numbers, figures, configuration",
+    .description =
+        "Turns a file that simulate -o wrote into one HTML file that needs no network: summary "
+        "(with intervals where the run has resamples), memory map of each role, distributions of "
+        "latencies, throughput against concurrency, queue, batch, KV usage and hand-off link over "
+        "time, preemptions, faults, and the effective configuration.",
+    .example = "kvtwin simulate configs/examples/quickstart.yaml -o run.h5\n"
+               "kvtwin report run.h5 -o report.html --compare bench.json",
+    .uses = KVT_USES_OUTPUT,
+    .operands_min = 1,
+    .operands_max = 1,
+    .options = options,
+    .run = run_report,
+};
