@@ -166,7 +166,7 @@ static void axes_say_numbers_for_people(void)
 
 static void a_chart_draws_its_points_in_its_frame(void)
 {
-    static const double x[] = {0, 5, 10, NAN}, y[] = {0, 50, 100, 7};
+    static const double x[] = {0, 5, 10, (double)NAN}, y[] = {0, 50, 100, 7};
     struct kvt_chart chart = {.title = "a < b & c",
                               .curve_count = 1,
                               .curves = {{.label = "one", .x = x, .y = y, .count = 4}}};

@@ -391,8 +391,12 @@ static void measure(const struct kvt_chart *chart, struct axis *x, struct axis *
 void kvt_chart_print(const struct kvt_chart *chart, bool alone, FILE *out)
 {
     double top = print_legend(chart, NULL) + 10, bottom = KVT_SVG_HEIGHT - BOTTOM;
-    struct axis x = {.low = INFINITY, .high = -INFINITY, .from = LEFT, .to = KVT_SVG_WIDTH - RIGHT};
-    struct axis y = {.low = INFINITY, .high = -INFINITY, .from = bottom, .to = top + 8};
+    struct axis x = {.low = (double)INFINITY,
+                     .high = -(double)INFINITY,
+                     .from = LEFT,
+                     .to = KVT_SVG_WIDTH - RIGHT};
+    struct axis y = {
+        .low = (double)INFINITY, .high = -(double)INFINITY, .from = bottom, .to = top + 8};
     x.is_log = chart->x_log;
     y.is_log = chart->y_log;
     x.unit = chart->x_unit;
