@@ -103,7 +103,7 @@ CUDA_OBJ  := $(patsubst %.c,$(B)/%.o,$(patsubst %.cu,$(B)/%.cu.o,$(CUDA_SRC)))
 CLI_SRC   := $(wildcard cli/*.c)
 BENCH_SRC := $(wildcard tests/bench_*.c)
 FUZZERS   := $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/*.c))
-TEST_SRC  := $(filter-out $(BENCH_SRC) tests/digests.c,$(wildcard tests/*.c))
+TEST_SRC  := $(filter-out $(BENCH_SRC) tests/digests.c tests/swarm.c,$(wildcard tests/*.c))
 HEADERS   := $(filter-out $(OTHER_ISA),$(foreach d,$(SIM_DIRS:%=sim/%) $(REAL_DIRS) cli tests,$(wildcard $(d)/*.h)))
 LIB_OBJ   := $(patsubst %.c,$(B)/%.o,$(SIM_SRC) $(REAL_SRC) $(filter-out cli/main.c,$(CLI_SRC)))
 ifneq ($(CUDA_HERE),)
@@ -144,7 +144,7 @@ test: $(B)/kvtwin $(B)/check ## the quick tests, under a minute
 	$(Q)tests/cli.sh $(B)/kvtwin
 	$(Q)tests/traces.sh $(B)/kvtwin
 
-check: bootstrap-check $(if $(filter release,$(MODE)),all twins mutants cuda cuda-emulated) $(B)/kvtwin $(B)/check alone ## all tests, twins, lint
+check: bootstrap-check $(if $(filter release,$(MODE)),all twins mutants cuda cuda-emulated $(B)/swarm) $(B)/kvtwin $(B)/check alone ## all tests, twins, lint
 	$(Q)$(B)/check --slow
 	$(Q)tests/cli.sh $(B)/kvtwin
 	$(Q)tests/traces.sh $(B)/kvtwin
@@ -153,6 +153,7 @@ check: bootstrap-check $(if $(filter release,$(MODE)),all twins mutants cuda cud
 	$(Q)tests/install.sh $(MODE)
 	$(if $(filter release,$(MODE)),@scripts/bootstrap.sh notebooks && scripts/notebooks.sh)
 	$(if $(filter release,$(MODE)),$(Q)tests/twins.sh $(TWINS))
+	$(if $(filter release,$(MODE)),$(Q)$(B)/swarm $(COMMIT) 300)
 	$(if $(filter release,$(MODE)),$(Q)WALKS=10 tests/spin/check.sh $(B)/check 2)
 	$(Q)scripts/lint.sh
 	$(if $(filter release,$(MODE)),@scripts/readme.sh README.md | diff README.md - || { echo 'README.md shows old output; run make docs' >&2; exit 1; })
@@ -169,7 +170,7 @@ mutants: twins ## bugs planted in the jump logic: random worlds must tell each
 	@$(MAKE) --no-print-directory MODE=clang mutants-here
 
 # In a mode without link-time optimisation: 32 links are most of the work.
-mutants-here: $(B)/digests
+mutants-here: $(B)/swarm
 	$(Q)tests/mutants.sh $(B) '$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(ALL_LDFLAGS)' '$(LIBS)'
 
 cuda: $(if $(CUDA_HERE),all $(CUDA_OBJ) build/cuda-check) ## compile the CUDA kernels; registers, spills and instructions as meant
@@ -177,6 +178,14 @@ cuda: $(if $(CUDA_HERE),all $(CUDA_OBJ) build/cuda-check) ## compile the CUDA ke
 
 cuda-emulated: build/emulate/check $(if $(CUDA_HERE),build/cuda-check) ## the CUDA kernels on the host, under sanitizers, with mutants
 	$(Q)tests/cuda.sh build/emulate
+
+# The seed of `make check` is the commit, so that every commit looks at other worlds.
+COMMIT := 0x$(or $(shell git rev-parse --short=8 HEAD 2>/dev/null),1)
+N      ?= 10000
+SEED   ?= 1
+.PHONY: swarm
+swarm: $(B)/swarm ## N random worlds from SEED on: every driver, every invariant, faults
+	$(Q)$(B)/swarm $(SEED) $(N)
 
 .PHONY: spin
 spin: $(B)/check ## the hand-off as a model: checked by spin, planted bugs found, its walks through the core
@@ -239,7 +248,7 @@ $(B)/check: $(TEST_OBJ) $(B)/libkvtwin.a
 	$(call say,LINK)
 	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
 
-$(B)/digests: $(B)/tests/digests.o $(B)/tests/world.o $(B)/libkvtwin.a
+$(B)/digests $(B)/swarm: $(B)/%: $(B)/tests/%.o $(B)/tests/world.o $(B)/libkvtwin.a
 	$(call say,LINK)
 	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
 

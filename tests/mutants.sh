@@ -1,7 +1,7 @@
 #!/bin/sh
 # Bugs planted in the jump logic, one at a time: random worlds must tell each from the real thing.
 #
-#   mutants.sh BUILD COMPILE LIBS    BUILD has tests/digests.o, tests/world.o and libkvtwin.a
+#   mutants.sh BUILD COMPILE LIBS    BUILD has tests/swarm.o, tests/world.o and libkvtwin.a
 #
 # A mutant is one sed edit of one file. It is compiled, linked before the library, and run on the
 # worlds of the quick suite: macro-steps against exact steps, with and without a log. A mutant that
@@ -23,13 +23,13 @@ mutant() { # mutant FILE NAME SED
     fi
     # shellcheck disable=SC2086
     if ! $compile -w -c -o "$work/mutant.o" "$work/mutant.c" ||
-        ! $compile -o "$work/digests" "$build/tests/digests.o" "$build/tests/world.o" \
+        ! $compile -o "$work/swarm" "$build/tests/swarm.o" "$build/tests/world.o" \
             "$work/mutant.o" "$build/libkvtwin.a" $libs; then
         echo "tests/mutants.sh: \"$2\" does not compile" >&2
         failed=$((failed + 1))
         return
     fi
-    timeout 20 "$work/digests" --compare --first 1 "$worlds" >"$work/out" 2>&1
+    timeout 20 "$work/swarm" --steps --first 1 "$worlds" >"$work/out" 2>&1
     code=$?
     why=$(grep -m 1 -e '^world' -e assert "$work/out" | sed 's/^kvtwin: //')
     case $code in

@@ -74,7 +74,7 @@ twin "resamples by one thread" env OMP_NUM_THREADS=1 "$reference"
 twin "resamples by five threads" env OMP_NUM_THREADS=5 "$reference"
 
 # Random worlds (tests/digests.c): a line of digests each, alike from every build, and from one build
-# twice; macro-steps, exact steps and a log are compared by the program itself.
+# twice. (tests/swarm.c compares macro-steps, exact steps and logs of one build.)
 worlds=0
 for kvtwin in "$@" "$reference"; do
     digests=${kvtwin%/*}/digests
@@ -82,7 +82,6 @@ for kvtwin in "$@" "$reference"; do
     "$digests" 700001 60 >"$work/got.worlds"
     if [ $worlds -eq 0 ]; then
         cp "$work/got.worlds" "$work/want.worlds"
-        "$digests" --compare 700001 60 || failed=$((failed + 1))
     elif ! cmp -s "$work/got.worlds" "$work/want.worlds"; then
         echo "tests/twins.sh: $digests: worlds with other digests:" >&2
         diff "$work/want.worlds" "$work/got.worlds" | head -n 4 >&2

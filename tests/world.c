@@ -205,6 +205,63 @@ void world_draw(struct world *world, uint64_t seed)
     draw_load(world, disaggregated);
 }
 
+/* ---- faults ------------------------------------------------------------------------------- */
+
+static double draw_amount(int32_t variant)
+{
+    switch (variant) {
+    case KVT_STRIKE_NODE_SLOW:
+        return (double)draw(1, 6);
+    case KVT_STRIKE_STALE_PAGE:
+    case KVT_STRIKE_LEAK_PAGE:
+    case KVT_STRIKE_FLIP_KV:
+    case KVT_STRIKE_FLIP_TAG:
+        return (double)draw(1, 4);
+    default:
+        return (double)draw(0, 10) / 10;
+    }
+}
+
+static void draw_guards(struct kvt_guards *guards)
+{
+    *guards = (struct kvt_guards){
+        .check = (enum kvt_guard_check)draw(0, KVT_CHECK_COUNT - 1),
+        .sample = (double)draw(1, 10) / 10,
+        .lease = draw(0, 200) * 1000,
+        .tag = {.bits = chance(50) ? 4 : (int32_t)draw(4, 64),
+                .bind = (uint32_t)draw(1, (1 << KVT_BIND_COUNT) - 1),
+                .random = chance(50),
+                .seed = (uint64_t)draw(0, 9)},
+    };
+    for (int kind = KVT_GUARD_NONE + 1; kind < KVT_GUARD_COUNT; kind++)
+        if (chance(25))
+            guards->on |= UINT32_C(1) << kind;
+}
+
+void world_draw_faults(struct world *world)
+{
+    kvt_stream_init(&dice, world->seed, KVT_PURPOSE_TEST, 2);
+    int32_t count = world->spec.core.request_count;
+    kvt_ticks until = world->arrival[count - 1] + draw(1, 2000) * 1000, now = 0;
+    world->strike_count = (int32_t)draw(1, WORLD_STRIKES_MAX);
+    for (int32_t i = 0; i < world->strike_count; i++) {
+        now += chance(20) ? 0 : draw(0, until / world->strike_count);
+        int32_t variant = (int32_t)draw(0, KVT_STRIKE_COUNT - 1);
+        world->strikes[i] = (struct kvt_strike){
+            .time = now,
+            .row = i,
+            .variant = variant,
+            .replica = KVT_NONE,
+            .request = chance(70) ? KVT_NONE : (int32_t)draw(0, count - 1),
+            .page = KVT_NONE,
+            .amount = draw_amount(variant),
+            .delay = draw(0, 400) * 1000,
+        };
+    }
+    for (int role = 0; role < KVT_ROLE_COUNT; role++)
+        draw_guards(&world->guards[role]);
+}
+
 int32_t world_pages(const struct world *world)
 {
     int32_t most = 0;
@@ -245,6 +302,15 @@ static void count_gaps(const struct kvt_des *des, struct world_outcome *outcome)
     outcome->gap_ticks_missing = (int64_t)(ticks - seen->itl.sum);
 }
 
+static uint64_t fault_digest(uint64_t digest, const struct kvt_fault_result *result)
+{
+    const int64_t parts[] = {result->outcome,      result->activated, result->exposed,
+                             result->detected,     result->hit,       result->lost,
+                             result->false_aborts, result->leaked,    result->exposed_at,
+                             result->detected_at};
+    return digest_of(digest, parts, sizeof parts);
+}
+
 static void outcome_of(struct kvt_des *des, struct world_outcome *outcome)
 {
     const struct kvt_observer *seen = &des->observer;
@@ -273,7 +339,11 @@ static void outcome_of(struct kvt_des *des, struct world_outcome *outcome)
         outcome->rejected += counts->rejected;
         outcome->aborted += counts->aborted;
     }
+    outcome->left = des->core.live;
     outcome->preemptions = des->core.preemptions;
+    if (des->faults != NULL)
+        for (int32_t i = 0; i < des->faults->count; i++)
+            outcome->faults = fault_digest(outcome->faults, &des->faults->results[i]);
     outcome->end = des->now;
 }
 
@@ -297,38 +367,81 @@ static void run_with_cancels(struct kvt_des *des, const struct world *world)
         ;
 }
 
-void world_run(struct world *world, bool exact, bool logged, struct world_outcome *outcome)
+void world_spec(const struct world *world, bool named, struct kvt_replica_spec roles[],
+                kvt_ticks arrival[], struct kvt_des_spec *spec)
 {
-    *outcome = (struct world_outcome){0};
-    struct kvt_arena arena;
-    static kvt_ticks arrival[WORLD_REQUESTS_MAX];
-    memcpy(arrival, world->arrival, sizeof arrival);
-    struct kvt_des_spec spec = world->spec;
-    struct kvt_replica_spec roles[KVT_ROLE_COUNT];
+    memcpy(arrival, world->arrival, sizeof world->arrival);
+    *spec = world->spec;
+    spec->arrival = arrival;
     for (int role = 0; role < KVT_ROLE_COUNT; role++) {
         roles[role] = world->roles[role];
-        roles[role].named = logged;
-        if (spec.core.roles[role] != NULL)
-            spec.core.roles[role] = &roles[role];
+        roles[role].named = named || world->strike_count > 0;
+        if (spec->core.roles[role] != NULL)
+            spec->core.roles[role] = &roles[role];
     }
-    spec.exact = exact;
-    spec.arrival = arrival;
+}
+
+static enum kvt_status add_faults(const struct world *world, struct kvt_des *des,
+                                  struct kvt_arena *arena, struct kvt_err *err)
+{
+    static struct kvt_faults faults;
+    struct kvt_faults_spec spec = {
+        .strikes = world->strikes, .count = world->strike_count, .seed = world->seed};
+    for (int role = 0; role < KVT_ROLE_COUNT; role++)
+        spec.guards[role] = &world->guards[role];
+    KVT_TRY(kvt_faults_init(&faults, arena, &des->core, &spec, err));
+    kvt_des_set_faults(des, &faults);
+    return KVT_OK;
+}
+
+static void run(struct world *world, struct kvt_des_spec *spec,
+                void (*sink)(void *context, const struct kvt_decision *decision), void *context,
+                struct world_outcome *outcome)
+{
     static struct kvt_des des;
-    outcome->status = kvt_arena_init(&arena, kvt_des_bytes(&spec), &outcome->err);
+    struct kvt_arena arena;
+    size_t bytes = kvt_des_bytes(spec);
+    if (world->strike_count > 0)
+        bytes += (4 << 20) +
+                 (size_t)kvt_faults_deviations(world->strike_count) * sizeof(struct kvt_deviation);
+    *outcome = (struct world_outcome){0};
+    outcome->status = kvt_arena_init(&arena, bytes, &outcome->err);
     if (outcome->status != KVT_OK)
         return;
-    outcome->status = kvt_des_init(&des, &arena, &spec, &outcome->err);
-    int64_t decisions = 0;
-    if (logged) {
-        des.core.log.sink = count_decision;
-        des.core.log.context = &decisions;
-    }
+    outcome->status = kvt_des_init(&des, &arena, spec, &outcome->err);
+    des.core.log.sink = sink;
+    des.core.log.context = context;
+    if (outcome->status == KVT_OK && world->strike_count > 0)
+        outcome->status = add_faults(world, &des, &arena, &outcome->err);
     if (outcome->status == KVT_OK) {
         run_with_cancels(&des, world);
         outcome->status = kvt_des_finish(&des, false, &outcome->err);
         outcome_of(&des, outcome);
     }
     kvt_arena_release(&arena);
+}
+
+void world_run(struct world *world, bool exact, bool logged, struct world_outcome *outcome)
+{
+    static kvt_ticks arrival[WORLD_REQUESTS_MAX];
+    struct kvt_replica_spec roles[KVT_ROLE_COUNT];
+    struct kvt_des_spec spec;
+    int64_t decisions = 0;
+    world_spec(world, logged, roles, arrival, &spec);
+    spec.exact = exact;
+    run(world, &spec, logged ? count_decision : NULL, &decisions, outcome);
+}
+
+void world_run_tapped(struct world *world, const struct kvt_des_tap *tap,
+                      void (*sink)(void *context, const struct kvt_decision *decision),
+                      struct world_outcome *outcome)
+{
+    static kvt_ticks arrival[WORLD_REQUESTS_MAX];
+    struct kvt_replica_spec roles[KVT_ROLE_COUNT];
+    struct kvt_des_spec spec;
+    world_spec(world, true, roles, arrival, &spec);
+    spec.tap = tap;
+    run(world, &spec, sink, tap->context, outcome);
 }
 
 const char *world_difference(const struct world_outcome *a, const struct world_outcome *b)
@@ -340,6 +453,7 @@ const char *world_difference(const struct world_outcome *a, const struct world_o
            : a->gauges != b->gauges           ? "gauges"
            : a->steps != b->steps             ? "steps"
            : a->preemptions != b->preemptions ? "preemptions"
+           : a->faults != b->faults           ? "what came of a strike"
            : a->end != b->end                 ? "end"
                                               : NULL;
 }

@@ -12,6 +12,7 @@
 
 #define WORLD_REQUESTS_MAX 400
 #define WORLD_TENANTS_MAX  3
+#define WORLD_STRIKES_MAX  8
 
 struct world {
     uint64_t seed;
@@ -29,6 +30,9 @@ struct world {
     bool is_long;      /* prompts of up to 300,000 tokens, past every 16-bit count */
     bool is_clockwork; /* every step takes as long: all ends and arrivals tie */
     int32_t cancels;   /* requests cancelled at fixed event-independent times */
+    struct kvt_strike strikes[WORLD_STRIKES_MAX];
+    int32_t strike_count; /* 0 unless world_draw_faults */
+    struct kvt_guards guards[KVT_ROLE_COUNT];
 };
 
 struct world_outcome {
@@ -38,7 +42,9 @@ struct world_outcome {
     uint64_t times;  /* of all token times */
     uint64_t gaps;   /* of the ITL histogram */
     uint64_t gauges; /* of the series */
+    uint64_t faults; /* of what came of each strike */
     int64_t events, steps, arrived, completed, rejected, aborted, preemptions, cached;
+    int64_t left; /* live at the end: only faults may leave some */
     kvt_ticks end;
     /* Gaps between tokens of measured requests that completed: each one's add up to the time from
      * its first token to its last. Both 0 unless requests were cancelled. */
@@ -53,7 +59,20 @@ int32_t world_pages(const struct world *world);
 
 void world_draw(struct world *world, uint64_t seed);
 
+/* Add one to eight strikes, and guards. Pools are then named, however the world is run. */
+void world_draw_faults(struct world *world);
+
+/* What a driver gets for the world; roles and arrivals are copied to where the caller keeps them.
+ * named: even if nothing needs it. */
+void world_spec(const struct world *world, bool named, struct kvt_replica_spec roles[],
+                kvt_ticks arrival[], struct kvt_des_spec *spec);
+
 /* logged: name pages and give the log a sink. Prints nothing; outcome->status says how it went. */
 void world_run(struct world *world, bool exact, bool logged, struct world_outcome *outcome);
+
+/* Step by step with named pages; tap and sink hear of every call and decision. */
+void world_run_tapped(struct world *world, const struct kvt_des_tap *tap,
+                      void (*sink)(void *context, const struct kvt_decision *decision),
+                      struct world_outcome *outcome);
 
 #endif

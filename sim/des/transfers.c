@@ -100,8 +100,11 @@ void kvt_des_flows_end(struct kvt_des *engine)
 
 void kvt_des_cut_transfer(struct kvt_des *engine, int32_t r)
 {
-    if (!kvt_des_has_link(engine) || !engine->core.requests[r].in_transfer)
+    const struct kvt_request *request = &engine->core.requests[r];
+    if (!kvt_des_has_link(engine) || !request->in_transfer)
         return;
+    if (request->away.fences == 0)
+        return; /* decode has it all: only the acknowledgement is under way, or was lost */
     if (kvt_link_close(&engine->link, engine->now, r)) {
         link_changed(engine);
         return;

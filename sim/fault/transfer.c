@@ -327,11 +327,10 @@ static int32_t acknowledgement(struct kvt_faults *faults, int32_t r, int32_t id)
     return KVT_NONE;
 }
 
-int32_t kvt_faults_message(struct kvt_faults *faults, enum kvt_message message, int32_t r)
+/* A word that all of r has landed: the request that it reaches, or KVT_NONE. */
+static int32_t completion(struct kvt_faults *faults, int32_t r)
 {
     int32_t id = faults->core->requests[r].decode_replica;
-    if (message == KVT_MESSAGE_ACK)
-        return faults->armed_count > 0 ? acknowledgement(faults, r, id) : r;
     if (faults->swapped[0] == r) { /* its own message comes now: the other one's, at last */
         int32_t other = faults->swapped[1];
         faults->swapped[0] = faults->swapped[1] = KVT_NONE;
@@ -359,4 +358,14 @@ int32_t kvt_faults_message(struct kvt_faults *faults, enum kvt_message message, 
     if (strike != KVT_NONE)
         partial(faults, strike, id, r);
     return misdirect(faults, r, id);
+}
+
+int32_t kvt_faults_message(struct kvt_faults *faults, enum kvt_message message, int32_t r)
+{
+    const struct kvt_request *requests = faults->core->requests;
+    if (message == KVT_MESSAGE_ACK)
+        return faults->armed_count > 0 ? acknowledgement(faults, r, requests[r].decode_replica) : r;
+    int32_t reached = completion(faults, r);
+    /* Decode takes no second word: of a transfer that ended it keeps nothing that could be told. */
+    return reached != KVT_NONE && requests[reached].away.fences > 0 ? reached : KVT_NONE;
 }
