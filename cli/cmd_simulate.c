@@ -3,9 +3,7 @@
  */
 #include <stdio.h>
 
-#include "cli/cli.h"
-#include "sim/output/hdf5.h"
-#include "sim/output/log.h"
+#include "cli/simulate_outputs.h"
 #include "sim/output/progress.h"
 #include "sim/plan/fault_plan.h"
 #include "sim/plan/price.h"
@@ -14,6 +12,10 @@
 static const struct kvt_cli_option options[] = {
     {"log", "FILE", "write every decision to a text file, one a line"},
     {"decisions", NULL, "with -o: put every decision into the file, for kvtwin diff"},
+    {"perfetto", "FILE",
+     "write a trace for ui.perfetto.dev: requests in lanes, counters, hand-offs"},
+    {"export", "FORMAT:FILE",
+     "write the result as vllm, sglang (their benchmarks) or llm-d (its report) does; repeats"},
     {"resamples", "N",
      "run N times more with other errors of the step times, for _low and _high; 0"},
     {"explain-step", NULL, "print the kernels of a step of each role instead of running"},
@@ -24,17 +26,10 @@ static const struct kvt_cli_option options[] = {
 };
 
 struct outputs {
-    struct kvt_run_file file;
-    struct kvt_decision_log log;
-    bool has_file, has_log;
+    struct kvt_simulate_outputs files;
     int32_t resamples;
     struct kvt_progress progress;
 };
-
-static void log_sink(void *context, const struct kvt_decision *decision)
-{
-    kvt_decision_log_add(context, decision);
-}
 
 static void tell_progress(void *context, double fraction, int64_t done)
 {
@@ -78,29 +73,6 @@ static enum kvt_status explain(const struct kvt_cli *cli, const struct kvt_confi
     }
     if (json)
         puts("]}");
-    return KVT_OK;
-}
-
-static enum kvt_status outputs_begin(const struct kvt_cli *cli, struct outputs *outputs,
-                                     struct kvt_simulate_options *options_out, struct kvt_err *err)
-{
-    const char *text = kvt_cli_get(cli, "log");
-    bool decisions = kvt_cli_get(cli, "decisions") != NULL;
-    if (decisions && cli->output == NULL)
-        return kvt_err_set(err, KVT_EUSAGE, "--decisions wants -o FILE beside it");
-    if (text != NULL && text[0] == '\0')
-        return kvt_err_set(err, KVT_EUSAGE, "--log: want a file name, got an empty one");
-    if (cli->output != NULL) {
-        KVT_TRY(kvt_run_file_begin(&outputs->file, cli->output, err));
-        outputs->has_file = true;
-    }
-    if (text == NULL && !decisions)
-        return KVT_OK;
-    KVT_TRY(kvt_decision_log_begin(&outputs->log, decisions ? &outputs->file : NULL, text, err));
-    outputs->has_log = true;
-    options_out->named = true;
-    options_out->sink = log_sink;
-    options_out->context = &outputs->log;
     return KVT_OK;
 }
 
@@ -164,11 +136,9 @@ static enum kvt_status report(const struct kvt_cli *cli, struct outputs *outputs
     if (resampled != KVT_EINTR && resampled != KVT_OK)
         status = resampled;
     double before = kvt_wall_seconds();
-    if (status == KVT_OK && outputs->has_file) {
-        outputs->has_file = false;
-        status = kvt_run_file_finish(&outputs->file, &summary, err);
-        result->timing.write_s = kvt_wall_seconds() - before;
-    }
+    if (status == KVT_OK)
+        status = kvt_simulate_outputs_finish(&outputs->files, &summary, err);
+    result->timing.write_s = cli->output != NULL ? kvt_wall_seconds() - before : -1;
     result->timing.show = cli->timing;
     result->timing.wall_s = kvt_wall_seconds() - start;
     if (status == KVT_OK)
@@ -210,10 +180,13 @@ static enum kvt_status simulate(const struct kvt_cli *cli, const struct kvt_conf
     outputs->resamples = (int32_t)resamples;
     static struct kvt_strike strikes[KVT_STRIKES_MAX];
     KVT_TRY(plan_faults(config, resamples, strikes, &how, err));
-    KVT_TRY(outputs_begin(cli, outputs, &how, err));
+    KVT_TRY(kvt_simulate_outputs_begin(&outputs->files, cli, &how, err));
     KVT_TRY(kvt_simulation_init(&simulation, config, &how, err));
-    outputs->log.names = simulation.names;
-    outputs->log.name_count = simulation.des.core.replica_count;
+    enum kvt_status opened = kvt_simulate_outputs_open(&outputs->files, &simulation, err);
+    if (opened != KVT_OK) {
+        kvt_simulation_release(&simulation);
+        return opened;
+    }
     kvt_progress_begin(&outputs->progress, "simulating", kvt_cli_shows_progress(cli));
     enum kvt_status ran = kvt_simulation_run(&simulation, &how, err);
     kvt_progress_end(&outputs->progress);
@@ -222,10 +195,6 @@ static enum kvt_status simulate(const struct kvt_cli *cli, const struct kvt_conf
     if (ran == KVT_OK || ran == KVT_EINTR) {
         struct kvt_err own = {0};
         status = kvt_simulation_result(&simulation, &result, &own);
-        if (status == KVT_OK && outputs->has_log) {
-            outputs->has_log = false;
-            status = kvt_decision_log_finish(&outputs->log, &own);
-        }
         if (status == KVT_OK)
             status = report(cli, outputs, &simulation, &result, start, &own);
         if (status != KVT_OK)
@@ -248,10 +217,7 @@ static enum kvt_status run(const struct kvt_cli *cli, struct kvt_err *err)
     enum kvt_status status = kvt_cli_get(cli, "explain-step") != NULL
                                  ? explain(cli, &config, err)
                                  : simulate(cli, &config, &outputs, start, err);
-    if (outputs.has_log)
-        kvt_decision_log_abandon(&outputs.log);
-    if (outputs.has_file)
-        kvt_run_file_abandon(&outputs.file);
+    kvt_simulate_outputs_abandon(&outputs.files);
     kvt_config_release(&config);
     return status;
 }

@@ -462,6 +462,24 @@ err_has "faults.plan=null"
 run "a run with a fault plan" 0 simulate configs/incidents/sglang-17259.yaml -q \
     --set fleet.decode.guard=none -o "$work/faults.h5"
 
+# ---- other tools' formats ----
+run "all outputs at once" 0 simulate configs/examples/quickstart.yaml -q --perfetto "$work/trace.json" \
+    --export "vllm:$work/vllm.json" --export "sglang:$work/sglang.jsonl" --export "llm-d:$work/llmd.json"
+run "what we write we read" 0 report "$work/report.h5" -o "$work/both.html" --compare "$work/vllm.json" \
+    --compare "$work/sglang.jsonl"
+grep -q '<td>output_throughput<td>308.9<td>308.9<td>+0.0 %<td>308.9<td>+0.0 %' "$work/both.html" ||
+    fail "the table does not show equal runs"
+run "the same trace again" 0 simulate configs/examples/quickstart.yaml -q --perfetto "$work/again.json" \
+    --log "$work/run.log" --exact-steps
+cmp -s "$work/trace.json" "$work/again.json" || fail "traces of one run differ"
+run "an unknown format" 2 simulate configs/examples/quickstart.yaml --export "csv:$work/x"
+err_has "want vllm:FILE"
+run "an export that cannot be written" 4 simulate configs/examples/quickstart.yaml --export "vllm:$work/no/x"
+out_is_empty
+run "a trace that cannot be written" 4 simulate configs/examples/quickstart.yaml --perfetto "$work/no/x"
+out_is_empty
+run "a trace on a full disk" 4 simulate configs/examples/quickstart.yaml -q --perfetto /dev/full
+
 # ---- bench ----
 run "an unknown family" 2 bench --family gemv
 err_has 'no family "gemv"'

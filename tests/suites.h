@@ -39,6 +39,8 @@
     X(bench_result)     \
     X(compare)          \
     X(report)           \
+    X(perfetto)         \
+    X(exchange)         \
     X(resample)         \
     X(serving_fit)      \
     X(reproduce)        \

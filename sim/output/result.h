@@ -68,13 +68,15 @@ struct kvt_result_replica {
     int64_t pages;                   /* in its pool */
     int64_t pages_peak;              /* most in use (held or cached) at once */
     int64_t steps, preemptions, evictions;
-    kvt_ticks busy; /* time spent in steps */
+    kvt_ticks busy;   /* time spent in steps */
+    int64_t restarts; /* after faults of its node */
+    bool is_down;     /* at the end of the run */
 };
 
 /* One GPU's memory in one role: what its bytes are for. The entries add up to memory_bytes. */
 struct kvt_result_role {
     const char *name, *gpu;
-    int32_t replicas, gpus_per_replica;
+    int32_t replicas, gpus_per_replica, tp, dp, ep, pp;
     int64_t memory_bytes;
     int32_t entry_count;
     const char *const *entries; /* "weights", "kv pool" ... */
@@ -137,6 +139,7 @@ struct kvt_result {
     const struct kvt_histogram *itl; /* gaps of counted requests only; NULL: not measured */
     int64_t events, steps;
     int64_t preempted, evicted_pages; /* over all requests and replicas */
+    int64_t concurrency;              /* of a closed loop; 0: it is open */
     int32_t tenants;                  /* at most KVT_TENANTS_MAX; 0 or 1: one */
 
     int32_t replica_count;

@@ -59,6 +59,8 @@ static void fill_replicas(struct kvt_simulation *simulation)
             .preemptions = replica->preemptions,
             .evictions = replica->spec.prefix_cache ? replica->prefix.evicted : 0,
             .busy = des->lanes[i].busy,
+            .restarts = simulation->faults != NULL ? simulation->faults->incarnation[i] : 0,
+            .is_down = des->lanes[i].down_until > des->now,
         };
     }
 }
@@ -76,6 +78,10 @@ static void fill_roles(struct kvt_simulation *simulation)
             .gpu = plan->gpu.name,
             .replicas = simulation->config->roles[role].replicas,
             .gpus_per_replica = plan->memory.gpus_per_replica,
+            .tp = plan->want.layout.tp,
+            .dp = plan->want.layout.dp,
+            .ep = plan->want.layout.ep,
+            .pp = plan->want.layout.pp,
             .memory_bytes = plan->memory.visible_bytes,
             .entry_count = KVT_LEDGER_COUNT,
             .entries = kvt_ledger_names,
@@ -204,6 +210,7 @@ enum kvt_status kvt_simulation_result(struct kvt_simulation *simulation, struct 
         .events = des->events,
         .steps = des->observer.steps,
         .preempted = des->core.preemptions,
+        .concurrency = des->spec.concurrency,
         .tenants = des->core.tenants,
         .replica_count = des->core.replica_count,
         .replicas = simulation->replicas,
