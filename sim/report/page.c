@@ -239,8 +239,9 @@ static void print_beside(const struct kvt_report *report, FILE *out)
         for (int32_t i = 0; i < report->beside_count; i++) {
             double theirs = report->beside[i].metric[m];
             fprintf(out, "<td>%s<td>", number_text(theirs, text));
+            double error = (ours / theirs - 1) * 100;
             if (isfinite(ours) && theirs > 0)
-                fprintf(out, "%+.1f %%", (ours / theirs - 1) * 100);
+                fprintf(out, "%+.1f %%", fabs(error) < 0.05 ? 0.0 : error);
         }
         fputs("</tr>\n", out);
     }
