@@ -60,6 +60,14 @@ static enum kvt_status check_file(const struct kvt_cli *cli, const char *path, s
     return status;
 }
 
+static enum kvt_status explain_key(const struct kvt_cli *cli, struct kvt_err *err)
+{
+    if (cli->operand_count != 2)
+        return kvt_err_set(err, KVT_EUSAGE, "config explain: want one KEY, got none");
+    char *text = kvt_config_explain(cli->operands[1], err);
+    return text != NULL ? print_text(text, err) : err->status;
+}
+
 static enum kvt_status run_config(const struct kvt_cli *cli, struct kvt_err *err)
 {
     const char *what = cli->operands[0];
@@ -68,6 +76,8 @@ static enum kvt_status run_config(const struct kvt_cli *cli, struct kvt_err *err
         return kvt_err_set(err, KVT_EUSAGE, "config check: want one CONFIG, got none");
     if (checks)
         return check_file(cli, cli->operands[1], err);
+    if (strcmp(what, "explain") == 0)
+        return explain_key(cli, err);
     if (cli->operand_count != 1)
         return kvt_err_set(err, KVT_EUSAGE, "config %.80s: want nothing after it, got \"%.80s\"",
                            what, cli->operands[1]);
@@ -75,19 +85,21 @@ static enum kvt_status run_config(const struct kvt_cli *cli, struct kvt_err *err
         return print_text(kvt_config_reference(), err);
     if (strcmp(what, "keys") == 0)
         return print_text(kvt_config_keys(), err);
-    return kvt_err_set(err, KVT_EUSAGE, "config: want reference, keys or check, got \"%.80s\"",
-                       what);
+    return kvt_err_set(err, KVT_EUSAGE,
+                       "config: want reference, keys, explain or check, got \"%.80s\"", what);
 }
 
 const struct kvt_command kvt_command_config = {
     .name = "config",
-    .operands = "reference | keys | check CONFIG",
+    .operands = "reference | keys | explain KEY | check CONFIG",
     .help = "list the keys of a config, or check one",
     .description =
         "reference prints the page of every key in Markdown: type, unit, range, default\n"
-        "and meaning. keys prints the paths that --set knows, one a line. check reads a\n"
+        "and meaning. keys prints the paths that --set knows, one a line. explain says what\n"
+        "one key means, wants and defaults to. check reads a\n"
         "config, says what is wrong with it (up to ten errors at once) and stops.",
-    .example = "kvtwin config check configs/examples/quickstart.yaml",
+    .example = "kvtwin config explain fleet.decode.kv\n"
+               "kvtwin config check configs/examples/quickstart.yaml",
     .uses = KVT_USES_CONFIG,
     .operands_min = 1,
     .operands_max = 2,

@@ -14,5 +14,6 @@
     X(trace)            \
     X(model)            \
     X(config)           \
+    X(examples)         \
     /* end of the list */
 /* clang-format on */

@@ -10,6 +10,8 @@ _kvtwin()
         [ "$previous" = --set ] || return 0
         compopt -o nospace
         words=$("$program" config keys | sed 's/$/=/')
+    elif [ "$previous" = explain ] && [ "${COMP_WORDS[1]}" = config ]; then
+        words=$("$program" config keys)
     elif [ "$previous" = --format ]; then
         words="text json csv"
     elif [ "$previous" = --progress ]; then

@@ -480,6 +480,29 @@ run "a trace that cannot be written" 4 simulate configs/examples/quickstart.yaml
 out_is_empty
 run "a trace on a full disk" 4 simulate configs/examples/quickstart.yaml -q --perfetto /dev/full
 
+# ---- help with configs ----
+run "a key explained" 0 config explain fleet.decode.kv
+out_has "default"
+out_has "--set fleet.decode.kv=..."
+run "a section explained" 0 config explain fleet.decode
+out_has "page_tokens"
+run "an alias explained" 0 config explain fleet.serve.tensor_parallel_size
+run "every key can be explained" 0 config keys
+cp "$work/out" "$work/keys"
+while read -r key; do
+    "$kvtwin" config explain "$key" >/dev/null || fail "$key"
+done <"$work/keys"
+run "an unknown key" 2 config explain fleet.decode.kw
+err_has 'did you mean "kv"'
+run "explain nothing" 2 config explain
+run "examples" 0 examples
+out_has "configs/examples/quickstart.yaml"
+out_has "Kimi K2.6 on two nodes of eight H200"
+run "published, for programs" 0 examples published --format json
+out_has '"title": '
+run "examples of nothing" 2 examples lessons
+full_disk "examples on a full disk" examples
+
 # ---- bench ----
 run "an unknown family" 2 bench --family gemv
 err_has 'no family "gemv"'

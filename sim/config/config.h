@@ -302,4 +302,8 @@ char *kvt_config_reference(void);
 /* Every path that --set knows, one a line, in the order of the schema; malloc'ed. */
 char *kvt_config_keys(void);
 
+/* What one key means ("fleet.decode.kv", or an alias of it): meaning, wanted value, default, other
+ * spellings, the keys below it; malloc'ed. NULL: KVT_EUSAGE with a suggestion, or KVT_ENOMEM. */
+char *kvt_config_explain(const char *path, struct kvt_err *err);
+
 #endif
