@@ -522,6 +522,40 @@ run "an instruction set that nobody knows" 2 capacity $config
 err_has 'KVTWIN_ISA: want portable, avx2, avx512 or amx, got "pentium"'
 unset KVTWIN_ISA
 
+# ---- sweep ----
+sweep=configs/examples/sweep.yaml
+few="--set workload.closed.concurrency=[1,4] --set fleet.serve.gpu=h100-sxm"
+run "a sweep on one thread" 0 sweep $sweep $few --threads 1 -o "$work/one.h5" --format json
+out_starts '{"points": 20, "failed": 0, "rows": \['
+out_has '"fleet.serve.scheduler.batch_tokens": 8192'
+err_is_empty
+run "a sweep on two" 0 sweep $sweep $few --threads 2 -o "$work/two.h5" --format csv
+out_starts "point,fleet.serve.kv,"
+[ "$(wc -l <"$work/out")" -eq 21 ] || fail "want a header and 20 rows"
+cmp -s "$work/one.h5" "$work/two.h5" || fail "the files differ"
+run "a sweep of too many points" 6 sweep $sweep --set 'run.seed={choices: [1]}' \
+    --set 'fleet.serve.replicas={range: {min: 1, max: 9999, step: 1}}'
+err_has "want at most 1000000 points, got 1.9998e+06"
+run "a range of too many values" 6 sweep $sweep \
+    --set 'workload.closed.requests={range: {min: 1, max: 1e12, step: 1}}'
+err_has "got 1e+12"
+run "a sweep that cannot be written" 4 sweep $sweep $few -o "$work/none/s.h5"
+out_is_empty
+name="a sweep that is killed and goes on"
+count=$((count + 1))
+for turn in 1 2 3 4 5; do
+    "$kvtwin" sweep $sweep $few --threads 2 -o "$work/cut.h5" -q >/dev/null 2>&1 &
+    pid=$!
+    until [ -s "$work/cut.h5.journal.0" ] || ! kill -0 $pid 2>/dev/null; do :; done
+    sleep 0.0$turn
+    kill -KILL $pid 2>/dev/null
+    wait $pid 2>/dev/null
+done
+run "another seed" $([ -e "$work/cut.h5" ] && echo 0 || echo 3) sweep $sweep $few --seed 2 -o "$work/cut.h5"
+run "the rest of a sweep" 0 sweep $sweep $few -o "$work/cut.h5"
+[ ! -e "$work/cut.h5.journal.0" ] || fail "the journal is left"
+cmp -s "$work/one.h5" "$work/cut.h5" || fail "the file differs from that of an uninterrupted sweep"
+
 name="SIGINT while resampling"
 count=$((count + 1))
 "$kvtwin" simulate $config --resamples 10000 --format json >"$work/out" 2>"$work/err" &

@@ -42,6 +42,7 @@
     X(perfetto)         \
     X(exchange)         \
     X(resample)         \
+    X(sweep)            \
     X(serving_fit)      \
     X(reproduce)        \
     X(left_out)         \

@@ -37,6 +37,8 @@ struct kvt_resample_options {
     int32_t count; /* 1 to KVT_RESAMPLES_MAX */
     uint64_t seed; /* of the errors: the run's seed, unless runs of several seeds share them */
     bool exact;    /* every decode step by itself */
+    const struct kvt_strike *strikes; /* those of the base; NULL: no faults; borrowed */
+    int32_t strike_count;
     /* One more value of each run, under this name, which no metric has; NULL: none. */
     const char *extra_name;
     double (*extra)(const struct kvt_simulation *run);

@@ -1,0 +1,74 @@
+/*
+ * point.h - what one point of a sweep or a search says: a row of numbers under fixed names
+ *
+ * The columns of a job are listed before anything runs, from its config alone, so that all points
+ * have the same ones in the same order, whoever computes them: the metrics of summary.h, then for
+ * each role <role>_busy_fraction (of the time to the last event, mean over its replicas) and
+ * <role>_pages_peak_fraction (of its fullest replica). With resamples a metric that has an interval
+ * is followed by _low and _high, and slo_confidence is the share of the resamples that meet the
+ * SLO.
+ *
+ * A point that cannot be run has a status, a message and NaN in every column.
+ */
+#ifndef KVT_PLAN_POINT_H
+#define KVT_PLAN_POINT_H
+
+#include <signal.h>
+#include <stdbool.h>
+
+#include "sim/plan/evaluate.h"
+#include "sim/plan/points.h"
+
+#define KVT_POINT_COLUMNS_MAX 256
+#define KVT_POINT_MESSAGE     400 /* bytes of a message, with its zero byte; the rest is cut */
+
+struct kvt_point_columns {
+    int32_t count;
+    char names[KVT_POINT_COLUMNS_MAX][56];
+};
+
+struct kvt_point {
+    enum kvt_status status; /* KVT_OK, or why it could not be run */
+    uint64_t digest;        /* of the run */
+    double *values;         /* [columns]; NaN where it has none. Owned by whoever made the point */
+    char message[KVT_POINT_MESSAGE]; /* "" when status is KVT_OK */
+};
+
+/* The columns of points, for so many resamples. Percentiles of the SLO are those of the config and
+ * of every choice of a domain below slo. */
+enum kvt_status kvt_point_columns_init(struct kvt_point_columns *columns,
+                                       const struct kvt_points *points, int32_t resamples,
+                                       struct kvt_err *err);
+
+/* The column of that name, or -1. */
+int32_t kvt_point_column(const struct kvt_point_columns *columns, const char *name);
+
+/* Fill the row of a run. values[columns->count]; e keeps what it has. */
+void kvt_point_values(const struct kvt_point_columns *columns, const struct kvt_evaluation *e,
+                      double values[]);
+
+/* How points are run. */
+struct kvt_point_how {
+    int32_t resamples;
+    bool with_faults;        /* the strikes of faults.plan fall */
+    const char *const *more; /* further sets over those of the point */
+    int32_t more_count;
+    const volatile sig_atomic_t *stop; /* NULL: never */
+};
+
+/* Run one point; point->values has room for the columns. What is wrong with the point itself (its
+ * config, its layout, its limits) goes into point; only KVT_EINTR, KVT_ENOMEM and KVT_EDEVICE are
+ * statuses. */
+enum kvt_status kvt_point_run(struct kvt_point *point, const struct kvt_points *points,
+                              int64_t number, const struct kvt_point_columns *columns,
+                              const struct kvt_point_how *how, struct kvt_err *err);
+
+/* A point as bytes and back, for journals and other ranks. pack fills out[kvt_point_bytes_max] and
+ * returns how many bytes it used; unpack is false for what no pack made with these columns. */
+size_t kvt_point_bytes_max(const struct kvt_point_columns *columns);
+size_t kvt_point_pack(const struct kvt_point *point, const struct kvt_point_columns *columns,
+                      unsigned char *out);
+bool kvt_point_unpack(struct kvt_point *point, const struct kvt_point_columns *columns,
+                      const unsigned char *bytes, size_t count);
+
+#endif
