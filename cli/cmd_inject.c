@@ -48,6 +48,7 @@ static void name_guard(const struct kvt_config *config, struct kvt_inject_row *r
             snprintf(row->guard + used, KVT_INJECT_NAME_BYTES - used, "%s%s", used > 0 ? "+" : "",
                      kvt_guard_names[kind]);
             row->check = guard->check;
+            row->policy = guard->policy;
             if (kind == KVT_GUARD_TAG_SIDE || kind == KVT_GUARD_TAG_INBAND)
                 row->tag_bits = guard->tag_bits;
         }
@@ -189,6 +190,7 @@ static enum kvt_status run(const struct kvt_cli *cli, struct kvt_err *err)
         with.sets[with.set_count++] = trials_set;
     }
     struct kvt_campaign_options how = {.threads = (int32_t)threads,
+                                       .exact = cli->exact_steps,
                                        .branch = kvt_cli_get(cli, "no-branch") == NULL,
                                        .stop = &kvt_cli_interrupted,
                                        .progress = tell_progress,

@@ -13,6 +13,7 @@
 struct kvt_inject_row { /* of the matrix, or of a plan */
     char config[KVT_INJECT_NAME_BYTES], guard[KVT_INJECT_NAME_BYTES];
     enum kvt_guard_check check;
+    enum kvt_guard_policy policy;
     int32_t tag_bits; /* 0: no tag */
     bool planned;
     struct kvt_cell cell;

@@ -5,7 +5,8 @@
 
 static bool is_same_guard(const struct kvt_inject_row *a, const struct kvt_inject_row *b)
 {
-    return strcmp(a->guard, b->guard) == 0 && a->check == b->check && a->tag_bits == b->tag_bits;
+    return strcmp(a->config, b->config) == 0 && strcmp(a->guard, b->guard) == 0 &&
+           a->check == b->check && a->policy == b->policy && a->tag_bits == b->tag_bits;
 }
 
 /* "tag-side (16 bits, before-read)" */
@@ -19,16 +20,29 @@ static const char *guard_text(const struct kvt_inject_row *row,
         strcmp(row->guard, "canary") != 0)
         snprintf(out, KVT_INJECT_NAME_BYTES + 64, "%s", row->guard);
     else
-        snprintf(out, KVT_INJECT_NAME_BYTES + 64, "%s (%s%s)", row->guard, bits,
-                 kvt_check_names[row->check]);
+        snprintf(out, KVT_INJECT_NAME_BYTES + 64, "%s (%s%s%s%s)", row->guard, bits,
+                 kvt_check_names[row->check], row->policy != KVT_POLICY_ABORT ? ", " : "",
+                 row->policy != KVT_POLICY_ABORT ? kvt_policy_names[row->policy] : "");
     return out;
 }
 
 /* ---- printing ----------------------------------------------------------------------------- */
 
-static double share(int64_t part, int64_t whole)
+static double per(int64_t part, int64_t whole)
 {
     return whole > 0 ? (double)part / (double)whole : 0;
+}
+
+static double clean_throughput(const struct kvt_cell *cell)
+{
+    const struct kvt_clean *clean = &cell->clean;
+    return clean->duration_s > 0 ? (double)clean->requests / clean->duration_s : 0;
+}
+
+static double detection_ms(const struct kvt_cell *cell)
+{
+    int64_t detected = cell->outcomes[KVT_OUTCOME_DETECTED];
+    return detected > 0 ? 1e3 * cell->latency_s / (double)detected : 0;
 }
 
 static void print_cell_json(const struct kvt_inject_row *row, FILE *out)
@@ -36,7 +50,6 @@ static void print_cell_json(const struct kvt_inject_row *row, FILE *out)
     const struct kvt_cell *cell = &row->cell;
     const char *estimator;
     struct kvt_estimate escapes = kvt_cell_escapes(cell, &estimator);
-    int64_t detected = cell->outcomes[KVT_OUTCOME_DETECTED];
     fprintf(out,
             "{\"config\": \"%s\", \"fault\": \"%s\", \"guard\": \"%s\", \"check\": \"%s\", "
             "\"tag_bits\": %d, \"injected\": %lld, \"activated\": %lld, \"exposed\": %lld",
@@ -49,11 +62,21 @@ static void print_cell_json(const struct kvt_inject_row *row, FILE *out)
             ", \"false_aborts\": %lld, \"escapes_per_1e9\": %.17g, \"ci_low\": %.17g, \"ci_high\": "
             "%.17g, \"estimator\": \"%s\", \"effective_samples\": %.17g, \"cross_tenant\": %lld, "
             "\"requests_hit\": %lld, \"requests_lost\": %lld, \"leaked_tokens\": %lld, "
-            "\"detected_after_leak\": %lld, \"mean_detection_ms\": %.17g}",
+            "\"detected_after_leak\": %lld, \"mean_detection_ms\": %.17g",
             (long long)cell->false_aborts, 1e9 * escapes.p, 1e9 * escapes.low, 1e9 * escapes.high,
             estimator, escapes.effective, (long long)cell->cross_tenant, (long long)cell->hit,
             (long long)cell->lost, (long long)cell->leaked, (long long)cell->detected_late,
-            detected > 0 ? 1e3 * cell->latency_s / (double)detected : 0);
+            detection_ms(cell));
+    fprintf(out,
+            ", \"on_hit\": \"%s\", \"requests_saved\": %lld, \"recovery_tokens\": %lld, "
+            "\"requests_spoiled\": %lld, \"blast_radius_mean\": %.17g, \"blast_radius_max\": "
+            "%lld, \"held_page_s\": %.17g, \"goodput\": %.17g, \"clean_request_throughput\": "
+            "%.17g, \"clean_mean_tpot_ms\": %.17g, \"guard_bytes_per_gpu\": %lld}",
+            kvt_policy_names[row->policy], (long long)cell->saved, (long long)cell->again,
+            (long long)cell->spoiled, per(cell->spoiled, cell->activated),
+            (long long)cell->spoiled_most, cell->held_page_s, kvt_cell_goodput(cell),
+            clean_throughput(cell), 1e3 * cell->clean.mean_tpot_s,
+            (long long)cell->clean.guard_bytes);
 }
 
 bool kvt_inject_is_as_expected(const struct kvt_inject_row *row)
@@ -69,12 +92,14 @@ static void print_strike_json(const struct kvt_inject_row *row, FILE *out)
             "{\"config\": \"%s\", \"fault\": \"%s\", \"variant\": \"%s\", \"guard\": \"%s\", "
             "\"at_s\": %.17g, \"activated\": %s, \"exposed\": %s, \"detected\": %s, \"outcome\": "
             "\"%s\", \"cross_tenant\": %s, \"requests_hit\": %d, \"requests_lost\": %d, "
-            "\"false_aborts\": %d, \"leaked_tokens\": %lld",
+            "\"false_aborts\": %d, \"leaked_tokens\": %lld, \"requests_saved\": %d, "
+            "\"recovery_tokens\": %lld, \"held_page_s\": %.17g",
             row->config, kvt_fault_names[info->kind], info->name, row->guard,
             kvt_seconds_from_ticks(row->strike.time), result->activated ? "true" : "false",
             result->exposed ? "true" : "false", result->detected ? "true" : "false",
             kvt_outcome_names[result->outcome], result->cross_tenant ? "true" : "false",
-            result->hit, result->lost, result->false_aborts, (long long)result->leaked);
+            result->hit, result->lost, result->false_aborts, (long long)result->leaked,
+            result->saved, (long long)result->again, result->held_page_s);
     if (row->expected)
         fprintf(out, ", \"expected\": \"%s\"", kvt_outcome_names[row->expectation]);
     fputc('}', out);
@@ -96,47 +121,86 @@ static void print_json(const struct kvt_inject_report *report)
     fputs("]}\n", stdout);
 }
 
-static void print_cells_text(const struct kvt_inject_report *report, bool csv)
+static void print_cells_csv(const struct kvt_inject_report *report)
 {
-    const struct kvt_inject_row *before = NULL;
-    char guard[KVT_INJECT_NAME_BYTES + 64];
-    if (csv)
-        puts("config,fault,guard,injected,activated,exposed,masked,detected,escaped,"
-             "undetected_harmless,hung,crashed,false_aborts,leaked_tokens,escapes_per_1e9,ci_low,"
-             "ci_high,estimator,effective_samples");
+    puts("config,fault,guard,injected,activated,exposed,masked,detected,escaped,"
+         "undetected_harmless,hung,crashed,false_aborts,leaked_tokens,escapes_per_1e9,ci_low,"
+         "ci_high,estimator,effective_samples,requests_saved,recovery_tokens,requests_spoiled,"
+         "held_page_s,goodput,mean_detection_ms");
     for (int32_t i = 0; i < report->count; i++) {
-        const struct kvt_cell *cell = &report->rows[i].cell;
+        const struct kvt_inject_row *row = &report->rows[i];
+        const struct kvt_cell *cell = &row->cell;
         const int64_t *n = cell->outcomes;
         const char *estimator;
-        if (report->rows[i].planned)
+        if (row->planned)
             continue;
         struct kvt_estimate escapes = kvt_cell_escapes(cell, &estimator);
-        if (csv) {
-            printf("%s,%s,%s,%lld,%lld,%lld,%lld,%lld,%lld,%lld,%lld,%lld,%lld,%lld,%.9g,%.9g,%.9g,"
-                   "%s,%.9g\n",
-                   report->rows[i].config, kvt_fault_names[cell->kind], report->rows[i].guard,
-                   (long long)cell->injected, (long long)cell->activated, (long long)cell->exposed,
-                   (long long)n[0], (long long)n[1], (long long)n[2], (long long)n[3],
-                   (long long)n[4], (long long)n[5], (long long)cell->false_aborts,
-                   (long long)cell->leaked, 1e9 * escapes.p, 1e9 * escapes.low, 1e9 * escapes.high,
-                   estimator, escapes.effective);
-            continue;
-        }
-        if (before == NULL || !is_same_guard(before, &report->rows[i])) {
-            printf("%sguard %s, percent of the strikes (false aborts and tokens are counts)\n"
-                   "  %-17s%9s%8s%8s%9s%9s%9s%6s%8s%7s%9s%13s\n",
-                   i > 0 ? "\n" : "", guard_text(&report->rows[i], guard), "fault", "strikes",
-                   "struck", "masked", "detected", "escaped", "harmless", "hung", "crashed",
-                   "false", "leaked", "escapes/1e9");
-        }
-        before = &report->rows[i];
+        printf("%s,%s,%s,%lld,%lld,%lld,%lld,%lld,%lld,%lld,%lld,%lld,%lld,%lld,%.9g,%.9g,%.9g,"
+               "%s,%.9g",
+               row->config, kvt_fault_names[cell->kind], row->guard, (long long)cell->injected,
+               (long long)cell->activated, (long long)cell->exposed, (long long)n[0],
+               (long long)n[1], (long long)n[2], (long long)n[3], (long long)n[4], (long long)n[5],
+               (long long)cell->false_aborts, (long long)cell->leaked, 1e9 * escapes.p,
+               1e9 * escapes.low, 1e9 * escapes.high, estimator, escapes.effective);
+        printf(",%lld,%lld,%lld,%.9g,%.9g,%.9g\n", (long long)cell->saved, (long long)cell->again,
+               (long long)cell->spoiled, cell->held_page_s, kvt_cell_goodput(cell),
+               detection_ms(cell));
+    }
+}
+
+/* What the strikes of one guard cost, beside what they did. */
+static void print_costs(const struct kvt_inject_row rows[], int32_t count)
+{
+    const struct kvt_clean *clean = &rows[0].cell.clean;
+    printf("  without a strike: %.3f req/s, TPOT %.3f ms; the guard has %.1f MB of each GPU\n",
+           clean_throughput(&rows[0].cell), 1e3 * clean->mean_tpot_s,
+           1e-6 * (double)clean->guard_bytes);
+    printf("  %-17s%12s%12s%10s%8s%8s%12s%12s\n", "cost of a strike", "good req/s", "detect (ms)",
+           "spoiled", "most", "saved", "made again", "page-s held");
+    for (int32_t i = 0; i < count; i++) {
+        const struct kvt_cell *cell = &rows[i].cell;
+        printf("  %-17s%12.4f%12.2f%10.3f%8lld%8lld%12lld%12.1f\n", kvt_fault_names[cell->kind],
+               kvt_cell_goodput(cell), detection_ms(cell), per(cell->spoiled, cell->activated),
+               (long long)cell->spoiled_most, (long long)cell->saved, (long long)cell->again,
+               cell->held_page_s);
+    }
+}
+
+static void print_outcomes(const struct kvt_inject_row rows[], int32_t count)
+{
+    char guard[KVT_INJECT_NAME_BYTES + 64];
+    printf("guard %s, percent of the strikes (false alarms and tokens are counts)\n"
+           "  %-17s%9s%8s%8s%9s%9s%9s%6s%8s%7s%9s%13s\n",
+           guard_text(&rows[0], guard), "fault", "strikes", "struck", "masked", "detected",
+           "escaped", "harmless", "hung", "crashed", "false", "leaked", "escapes/1e9");
+    for (int32_t i = 0; i < count; i++) {
+        const struct kvt_cell *cell = &rows[i].cell;
+        const int64_t *n = cell->outcomes, all = cell->injected;
+        const char *estimator;
+        struct kvt_estimate escapes = kvt_cell_escapes(cell, &estimator);
         printf("  %-17s%9lld%8.1f%8.1f%9.1f%9.1f%9.1f%6.1f%8.1f%7lld%9lld%13.4g\n",
-               kvt_fault_names[cell->kind], (long long)cell->injected,
-               100 * share(cell->activated, cell->injected), 100 * share(n[0], cell->injected),
-               100 * share(n[1], cell->injected), 100 * share(n[2], cell->injected),
-               100 * share(n[3], cell->injected), 100 * share(n[4], cell->injected),
-               100 * share(n[5], cell->injected), (long long)cell->false_aborts,
-               (long long)cell->leaked, 1e9 * escapes.p);
+               kvt_fault_names[cell->kind], (long long)all, 100 * per(cell->activated, all),
+               100 * per(n[0], all), 100 * per(n[1], all), 100 * per(n[2], all),
+               100 * per(n[3], all), 100 * per(n[4], all), 100 * per(n[5], all),
+               (long long)cell->false_aborts, (long long)cell->leaked, 1e9 * escapes.p);
+    }
+}
+
+static void print_cells_text(const struct kvt_inject_report *report)
+{
+    for (int32_t i = 0; i < report->count;) {
+        const struct kvt_inject_row *first = &report->rows[i];
+        int32_t end = i + 1;
+        if (!first->planned) {
+            while (end < report->count && !report->rows[end].planned &&
+                   is_same_guard(first, &report->rows[end]))
+                end++;
+            if (i > 0)
+                putchar('\n');
+            print_outcomes(first, end - i);
+            print_costs(first, end - i);
+        }
+        i = end;
     }
 }
 
@@ -181,6 +245,6 @@ void kvt_inject_print(const struct kvt_inject_report *report, enum kvt_cli_forma
     for (int32_t i = 0; i < report->count; i++)
         cells = cells || !report->rows[i].planned;
     if (cells)
-        print_cells_text(report, format == KVT_FORMAT_CSV);
+        (format == KVT_FORMAT_CSV ? print_cells_csv : print_cells_text)(report);
     print_strikes_text(report, format == KVT_FORMAT_CSV);
 }

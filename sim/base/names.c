@@ -11,6 +11,7 @@ const char *const kvt_router_names[KVT_ROUTER_COUNT] = {KVT_ROUTERS(X)};
 const char *const kvt_stream_names[KVT_STREAM_COUNT] = {KVT_STREAMS(X)};
 const char *const kvt_link_scope_names[KVT_LINK_SCOPE_COUNT] = {KVT_LINK_SCOPES(X)};
 const char *const kvt_guard_names[KVT_GUARD_COUNT] = {KVT_GUARDS(X)};
+const char *const kvt_policy_names[KVT_POLICY_COUNT] = {KVT_POLICIES(X)};
 const char *const kvt_rate_names[KVT_RATE_COUNT] = {KVT_RATE_BASES(X)};
 const char *const kvt_check_names[KVT_CHECK_COUNT] = {KVT_CHECKS(X)};
 const char *const kvt_bind_names[KVT_BIND_COUNT] = {KVT_BINDS(X)};

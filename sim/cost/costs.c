@@ -65,7 +65,8 @@ static kvt_ticks tokens_time(const struct kvt_costs *costs, int64_t tokens)
 
 kvt_ticks kvt_costs_step(const struct kvt_costs *costs, const struct kvt_step_load *load)
 {
-    kvt_ticks copy = costs->copy_slope * load->copied_tokens;
+    kvt_ticks copy =
+        costs->copy_slope * load->copied_tokens + costs->zero_slope * load->freed_tokens;
     if (load->prompt_tokens == 0) {
         if (load->decodes == 0)
             return copy;

@@ -53,6 +53,7 @@ struct kvt_costs {
     kvt_ticks host_request;      /* and this for each request that gets a token */
     kvt_ticks row_cost;          /* per prompt that ends in the step (lm_head) */
     kvt_ticks host_ticks;
+    int64_t zero_slope;        /* ticks per token of a page that was freed, when they are zeroed */
     int64_t copy_slope;        /* ticks per token copied back from host memory (resume) */
     kvt_ticks request_latency; /* a request's first token comes this much later than its last
                                 * prompt step ends: front end and detokenizer, not the GPU */
@@ -71,6 +72,7 @@ struct kvt_step_load {
     int64_t pairs;         /* query-key pairs of the prompt tokens */
     int32_t prompt_ends;   /* prompts whose last chunk this is */
     int64_t copied_tokens; /* brought back from host memory */
+    int64_t freed_tokens;  /* room of the pages that went back since the step before */
 };
 kvt_ticks kvt_costs_step(const struct kvt_costs *costs, const struct kvt_step_load *load);
 

@@ -355,6 +355,12 @@ enum kvt_status kvt_costs_freeze(struct kvt_costs *costs, struct kvt_arena *aren
     if (gpu->host_bandwidth > 0.0)
         costs->copy_slope =
             ticks(kvt_step_token_bytes(model, shape) / (HOST_COPY_SHARE * gpu->host_bandwidth));
+    if (shape->guards.zero) {
+        struct kvt_work work = {.bytes = 1e9};
+        const struct kvt_law *law = kvt_calibration_law(calibration, KVT_FAMILY_ELEMENTWISE, &work);
+        costs->zero_slope = ticks(kvt_step_token_bytes(model, shape) * 1e-9 *
+                                  kvt_calibration_time(calibration, law, &work, NULL));
+    }
     free(f.step);
     return status;
 }

@@ -64,6 +64,7 @@
     X(DISPATCH,          "dispatch",          "the same for many tokens; n: SMs it may use")      \
     X(SEND,              "send",              "activations to the next pipeline stage")           \
     X(TAG_CHECK,         "tag-check",         "page tags against the expected ones, once a step") \
+    X(DIGEST,            "digest",            "checksums of KV bytes, by a guard")                \
     X(ELEMENTWISE,       "elementwise",       "norms, activations, residuals of prompt tokens")   \
     X(APPEND,            "append",            "new KV into its pages, where timed by itself")     \
     X(LAYER_MLA_MOE,     "layer-mla-moe",     "small kernels and gaps of a layer not listed")     \

@@ -335,6 +335,48 @@ static void list_draft(struct kvt_builder *b)
     list_head(&draft, draft.all_rows, drafts);
 }
 
+#define CANARY_BYTES 32.0 /* token, position, hash of what is before, hash of its bytes */
+#define SECTOR_BYTES 32.0 /* that reading a tag out of a page takes */
+
+static void list_tags(struct kvt_builder *b)
+{
+    const struct kvt_step_guards *guards = &b->shape->guards;
+    double looks = guards->tag_looks > 0.0 ? guards->tag_looks : 1.0;
+    double pages = guards->tag_tail ? b->batch : b->context / b->shape->tag_page_tokens;
+    double each = guards->tag_inband ? 24.0 + SECTOR_BYTES * b->model->layers : 48.0;
+    struct kvt_work work = {.bytes = each * pages};
+    if (b->batch > 0.0)
+        kvt_builder_add(b, "tag check", KVT_FAMILY_TAG_CHECK, &work, looks, !guards->tag_tail);
+}
+
+static void list_guards(struct kvt_builder *b)
+{
+    const struct kvt_step_guards *guards = &b->shape->guards;
+    double written = b->batch + b->prompt_rows;
+    double token = kvt_step_token_bytes(b->model, b->shape);
+    if (b->shape->tag_page_tokens > 0)
+        list_tags(b);
+    if (guards->digest) {
+        struct kvt_work write = {.bytes = token * written}, read = {.bytes = token * b->context};
+        kvt_builder_add(b, "digest of what is written", KVT_FAMILY_DIGEST, &write, 1.0, false);
+        if (guards->digest_looks > 0.0 && b->batch > 0.0)
+            kvt_builder_add(b, "digest check", KVT_FAMILY_DIGEST, &read, guards->digest_looks,
+                            true);
+    }
+    if (guards->canary) {
+        struct kvt_work write = {.bytes = CANARY_BYTES * written};
+        struct kvt_work read = {.bytes = CANARY_BYTES * b->context};
+        kvt_builder_add(b, "canary of what is written", KVT_FAMILY_TAG_CHECK, &write, 1.0, false);
+        if (guards->canary_looks > 0.0 && b->batch > 0.0)
+            kvt_builder_add(b, "canary check", KVT_FAMILY_TAG_CHECK, &read, guards->canary_looks,
+                            true);
+    }
+    if (guards->zero && b->freed > 0.0) {
+        struct kvt_work zero = {.bytes = token * b->freed};
+        kvt_builder_add(b, "zero freed pages", KVT_FAMILY_ELEMENTWISE, &zero, 1.0, false);
+    }
+}
+
 static void list_once(struct kvt_builder *b)
 {
     const struct kvt_layout *layout = &b->shape->layout;
@@ -344,10 +386,7 @@ static void list_once(struct kvt_builder *b)
         struct kvt_work work = {.bytes = 2.0 * b->all_rows * b->model->hidden};
         kvt_builder_add(b, "send to the next stage", KVT_FAMILY_SEND, &work, layout->pp, false);
     }
-    if (b->shape->tag_page_tokens > 0 && b->batch > 0.0) {
-        struct kvt_work work = {.bytes = 48.0 * b->context / b->shape->tag_page_tokens};
-        kvt_builder_add(b, "tag check", KVT_FAMILY_TAG_CHECK, &work, 1.0, true);
-    }
+    list_guards(b);
 }
 
 const struct kvt_law *kvt_step_constant_law(const struct kvt_model *model,
@@ -419,6 +458,7 @@ void kvt_step_list(struct kvt_kernel_list *step, const struct kvt_model *model,
         .prompt_rows = work->prompt_tokens / layout->dp,
         .pairs = work->pairs / layout->dp,
         .attention_ranks = layout->tp / layout->dp,
+        .freed = work->freed / layout->dp,
     };
     b.all_rows = (b.decode_rows + b.prompt_rows) * layout->dp;
     b.head_rows = b.decode_rows * layout->dp + work->prompt_ends;

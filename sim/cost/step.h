@@ -47,6 +47,21 @@
 #include "sim/model/layout.h"
 #include "sim/model/model.h"
 
+/* Work of guards, on every GPU that holds the page. Tags are compared page by page; a tag in band
+ * lies in each layer's slab of the page. A digest or canary record is kept for each token, written
+ * when the token is and read by every look at it. A check that is made once for a request is left
+ * out: one call for all its steps. */
+struct kvt_step_guards {
+    double tag_looks; /* of a step; 0: one, when there are tags */
+    bool tag_inband;
+    bool tag_tail;       /* only pages that the step appends to */
+    bool digest;         /* digests are kept */
+    double digest_looks; /* of a step */
+    bool canary;
+    double canary_looks;
+    bool zero; /* pages are zeroed when they are freed */
+};
+
 /* How a role runs its model: what a config's role says, without its scheduler. The dtype of each
  * matrix is the model's (kvt_model_quantise before for another one). */
 struct kvt_step_shape {
@@ -56,8 +71,9 @@ struct kvt_step_shape {
     enum kvt_moe_a2a moe_a2a; /* deepep: layout.ep is layout.tp */
     int32_t draft_tokens;     /* speculative decoding: tokens drafted a step; 0 */
     int32_t tag_page_tokens;  /* page tags are checked each step, a page has this many tokens; 0 */
-    double host_floor;        /* s, of a decode step; <= 0: what the calibration says */
-    double skew;              /* 1 routes as kernel tables do; < 0: what the calibration says */
+    struct kvt_step_guards guards; /* what else guards do in each step */
+    double host_floor;             /* s, of a decode step; <= 0: what the calibration says */
+    double skew; /* 1 routes as kernel tables do; < 0: what the calibration says */
     bool own; /* as kvtwin's own runtime runs it: MLA absorbed for prompts too, over the pages, and
                * elementwise kernels of decode steps listed as well */
 };
@@ -70,6 +86,8 @@ struct kvt_step_work {
     double prompt_tokens; /* new prompt tokens */
     double pairs;         /* query-key pairs of the prompt tokens (costs.h) */
     double prompt_ends;   /* prompts that end: rows of lm_head */
+    double freed;         /* tokens whose pages went back since the last step: zeroed, if a guard
+                           * does so */
 };
 
 #define KVT_STEP_KERNELS_MAX 1280

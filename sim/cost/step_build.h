@@ -17,6 +17,7 @@ struct kvt_builder {
     double all_rows;                 /* tokens of the whole replica: what the MLPs see */
     double head_rows;                /* rows of lm_head */
     int32_t attention_ranks;         /* GPUs that attend together */
+    double freed;                    /* tokens of pages that went back */
     const struct kvt_layer_group *layer; /* now being listed */
     int32_t group;                       /* its index */
     double layers;                       /* that it stands for */

@@ -100,6 +100,7 @@ static kvt_ticks step_time(const struct kvt_des *engine, int32_t replica,
         .pairs = step->pairs,
         .prompt_ends = step->prompt_ends,
         .copied_tokens = step->copied_tokens,
+        .freed_tokens = step->freed_tokens,
     };
     return kvt_costs_step(costs_of(engine, replica), &load);
 }
@@ -198,10 +199,8 @@ static void carry_out(struct kvt_des *engine)
             kvt_des_send(engine, &effect);
             break;
         case KVT_EFFECT_ACK:
-            kvt_delay_put(&engine->acknowledgements, effect.request,
-                          kvt_ticks_later(engine->now, engine->spec.link.latency));
-            kvt_timeline_set(&engine->timeline, SLOT_ACKNOWLEDGEMENT,
-                             kvt_delay_next(&engine->acknowledgements));
+            if (!engine->spec.late_ack || core->requests[effect.request].state != KVT_REQUEST_READY)
+                kvt_des_acknowledge(engine, effect.request);
             break;
         case KVT_EFFECT_ABORT:
             kvt_des_cut_transfer(engine, effect.request);
@@ -256,6 +255,26 @@ static void cancel(struct kvt_des *engine, int32_t r)
     observe_waiting(engine, request->decode_replica);
 }
 
+/* A guard had no trust in what r holds; where nothing else can be done it is aborted. */
+static void recover(struct kvt_des *engine, const struct kvt_fault_action *action)
+{
+    struct kvt_core *core = &engine->core;
+    int32_t r = action->request, tokens = 0;
+    const struct kvt_request *request = &core->requests[r];
+    if (request->state == KVT_REQUEST_RUNNING)
+        settle(engine,
+               request->decode_replica != KVT_NONE ? request->decode_replica : request->replica);
+    if (action->kind == KVT_FAULT_REFETCH)
+        tokens = kvt_core_refetch(core, r);
+    if (tokens == 0)
+        tokens = kvt_core_recompute(core, r);
+    kvt_faults_recovered(engine->faults, action, tokens);
+    if (tokens > 0)
+        carry_out(engine);
+    else
+        cancel(engine, r);
+}
+
 /* Carry out what the faults ask for; more may come while it is done. */
 static void act(struct kvt_des *engine)
 {
@@ -266,6 +285,15 @@ static void act(struct kvt_des *engine)
         switch (action.kind) {
         case KVT_FAULT_CANCEL:
             cancel(engine, action.request);
+            break;
+        case KVT_FAULT_RECOMPUTE:
+        case KVT_FAULT_REFETCH:
+            recover(engine, &action);
+            break;
+        case KVT_FAULT_UNFENCE:
+            kvt_replica_unfence(&engine->core, &engine->core.replicas[action.replica],
+                                action.request);
+            carry_out(engine);
             break;
         case KVT_FAULT_DOWN:
             lane->down_until = action.until;
@@ -286,6 +314,7 @@ static void act(struct kvt_des *engine)
         }
     }
     faults->action_count = 0;
+    kvt_faults_sweep(faults);
 }
 
 /* ---- clients that go away ----------------------------------------------------------------- */
@@ -316,6 +345,17 @@ static void arrival(struct kvt_des *engine)
     observe_waiting(engine, replica);
 }
 
+/* Who starts to decode has been checked: its sender may let go. */
+static void acknowledge_joiners(struct kvt_des *engine, const struct kvt_step *step)
+{
+    for (int32_t i = 0; i < step->joiner_count; i++) {
+        const struct kvt_request *request = &engine->core.requests[step->joiners[i]];
+        if (request->state == KVT_REQUEST_RUNNING && request->in_transfer &&
+            request->away.fences == 0)
+            kvt_des_acknowledge(engine, step->joiners[i]);
+    }
+}
+
 static void start_step(struct kvt_des *engine, int32_t replica)
 {
     struct kvt_core *core = &engine->core;
@@ -337,6 +377,8 @@ static void start_step(struct kvt_des *engine, int32_t replica)
         kvt_faults_step_starts(engine->faults, replica);
         act(engine);
     }
+    if (engine->spec.late_ack)
+        acknowledge_joiners(engine, &state->steps[state->oldest]);
     lane->running = true;
     kvt_des_tell(engine, KVT_CALL_START, replica);
     const struct kvt_step *step = &state->steps[state->oldest];

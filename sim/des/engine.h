@@ -81,6 +81,8 @@ struct kvt_des_spec {
     kvt_ticks warmup;
     int32_t series_points;
     bool exact;
+    bool late_ack; /* decode says that a transfer is complete when the request's first step has been
+                    * checked, so that it can be transferred again until then */
     const struct kvt_des_tap *tap; /* borrowed; NULL: none. With one, steps run one by one */
 };
 

@@ -46,10 +46,11 @@ enum kvt_status kvt_des_link_init(struct kvt_des *engine, struct kvt_arena *aren
                                   struct kvt_err *err);
 bool kvt_des_has_link(const struct kvt_des *engine);
 
-/* The core sends a piece; the first layer of a chunk is computed; flows on the link ended; the
- * client of a request in transfer went away. */
+/* Prefill will hear that r's transfer is complete. The core sends a piece; the first layer of a
+ * chunk is computed; flows on the link ended; the client of a request in transfer went away. */
 void kvt_des_send(struct kvt_des *engine, const struct kvt_effect *effect);
 void kvt_des_first_layer(struct kvt_des *engine, int32_t replica);
+void kvt_des_acknowledge(struct kvt_des *engine, int32_t r);
 void kvt_des_flows_end(struct kvt_des *engine);
 void kvt_des_cut_transfer(struct kvt_des *engine, int32_t r);
 

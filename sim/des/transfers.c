@@ -98,6 +98,14 @@ void kvt_des_flows_end(struct kvt_des *engine)
     link_changed(engine);
 }
 
+void kvt_des_acknowledge(struct kvt_des *engine, int32_t r)
+{
+    kvt_delay_put(&engine->acknowledgements, r,
+                  kvt_ticks_later(engine->now, engine->spec.link.latency));
+    kvt_timeline_set(&engine->timeline, SLOT_ACKNOWLEDGEMENT,
+                     kvt_delay_next(&engine->acknowledgements));
+}
+
 void kvt_des_cut_transfer(struct kvt_des *engine, int32_t r)
 {
     const struct kvt_request *request = &engine->core.requests[r];
@@ -107,6 +115,11 @@ void kvt_des_cut_transfer(struct kvt_des *engine, int32_t r)
         return; /* decode has it all: only the acknowledgement is under way, or was lost */
     if (kvt_link_close(&engine->link, engine->now, r)) {
         link_changed(engine);
+        return;
+    }
+    if (engine->core.requests[r].away.fences == 0) { /* it has arrived */
+        if (engine->spec.late_ack && !kvt_delay_holds(&engine->acknowledgements, r))
+            kvt_des_acknowledge(engine, r);
         return;
     }
     /* Nothing of it is on the link (whole, or between two pieces that never came): it is over. */

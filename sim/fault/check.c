@@ -137,21 +137,40 @@ void kvt_fault_expose(struct kvt_faults *faults, struct kvt_deviation *d, int32_
         result->cross_tenant = true;
 }
 
+/* A request that failed a check once more after it was computed again is aborted: whatever is wrong
+ * with it stays. */
+static enum kvt_fault_action_kind action_of(const struct kvt_faults *faults,
+                                            const struct kvt_guards *guards,
+                                            const struct kvt_deviation *d)
+{
+    bool before = false;
+    for (int32_t i = 0; i < faults->deviation_count; i++)
+        before =
+            before || (faults->deviations[i].fired && faults->deviations[i].reader == d->reader);
+    if (guards->policy == KVT_POLICY_ABORT || before)
+        return KVT_FAULT_CANCEL;
+    return guards->policy == KVT_POLICY_REFETCH ? KVT_FAULT_REFETCH : KVT_FAULT_RECOMPUTE;
+}
+
 static void fire(struct kvt_faults *faults, struct kvt_deviation *d, int32_t generated)
 {
     struct kvt_fault_result *result = &faults->results[d->strike];
     if (!result->detected)
         result->detected_at = faults->core->log.now;
     result->detected = true;
-    result->lost++;
     result->false_aborts += !bytes_are_wrong(d);
     kvt_core_note(faults->core, KVT_DECIDE_CHECK_MISS, d->reader, d->replica, d->page);
     const struct kvt_guards *guards = faults->guards[faults->core->replicas[d->replica].spec.role];
     if (kvt_guards_have(guards, KVT_GUARD_QUARANTINE))
         kvt_fault_quarantine(faults, d->replica, d->page);
-    int32_t reader = d->reader;
-    kvt_fault_act(faults, (struct kvt_fault_action){.kind = KVT_FAULT_CANCEL, .request = reader});
-    kvt_fault_close(faults, reader, generated);
+    enum kvt_fault_action_kind kind = action_of(faults, guards, d);
+    result->lost += kind == KVT_FAULT_CANCEL;
+    d->fired = true;
+    bool leaked = kvt_fault_close(faults, d->reader, generated);
+    result->spoiled += kind == KVT_FAULT_CANCEL && !leaked;
+    kvt_fault_act(faults,
+                  (struct kvt_fault_action){
+                      .kind = kind, .strike = d->strike, .leaked = leaked, .request = d->reader});
 }
 
 void kvt_faults_step_starts(struct kvt_faults *faults, int32_t id)

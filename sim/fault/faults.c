@@ -113,7 +113,7 @@ void kvt_faults_strike(struct kvt_faults *faults)
         d->open = false;
         faults->open[d->replica]--;
     }
-    kvt_fault_sweep(faults);
+    kvt_faults_sweep(faults);
 }
 
 /* ---- the end ------------------------------------------------------------------------------ */
@@ -160,6 +160,16 @@ bool kvt_faults_are_settled(const struct kvt_faults *faults)
         if (faults->strikes[i].variant == KVT_STRIKE_MESSAGE_DONE)
             return false; /* whether somebody hangs shows at the end */
     return true;
+}
+
+void kvt_faults_recovered(struct kvt_faults *faults, const struct kvt_fault_action *action,
+                          int64_t tokens)
+{
+    struct kvt_fault_result *result = &faults->results[action->strike];
+    result->spoiled += tokens == 0 && !action->leaked;
+    result->saved += tokens > 0;
+    result->lost += tokens == 0;
+    result->again += tokens;
 }
 
 void kvt_faults_finish(struct kvt_faults *faults)

@@ -44,6 +44,7 @@
 struct kvt_guards { /* of one role */
     uint32_t on;    /* bit of each enum kvt_guard_kind */
     enum kvt_guard_check check;
+    enum kvt_guard_policy policy;
     double sample;   /* of checks that are made, for `sampled` */
     kvt_ticks lease; /* term */
     struct kvt_tag_kind tag;
@@ -76,7 +77,7 @@ struct kvt_deviation {
     struct kvt_tag_fields owned;    /* by the allocator: side array */
     bool owner_free;                /* the page is free: its side tag is the reserved value */
     kvt_ticks heals;                /* KVT_NEVER */
-    bool exposed, open, forced;
+    bool exposed, open, forced, fired;
     int32_t generated; /* output tokens of the reader before its first wrong one */
 };
 
@@ -86,21 +87,30 @@ struct kvt_fault_result { /* of one strike */
     bool cross_tenant;    /* bytes of another tenant were read */
     int32_t hit;          /* requests that read wrong bytes */
     int32_t lost;         /* requests aborted by a guard or with their node */
-    int32_t false_aborts; /* of those, with clean bytes */
+    int32_t false_aborts; /* hits of guards on clean bytes */
+    int32_t spoiled;      /* requests that were lost or put out wrong tokens */
+    int32_t saved;        /* requests that were computed or fetched again */
+    int64_t again;        /* tokens that this took */
+    double held_page_s;   /* pages out of use for its sake, by seconds */
     int64_t leaked;       /* wrong tokens that went out */
     kvt_ticks exposed_at, detected_at;
 };
 
 enum kvt_fault_action_kind {
-    KVT_FAULT_CANCEL, /* request: a guard, or its node's end, aborts it */
-    KVT_FAULT_DOWN,   /* replica runs no step until `until` */
-    KVT_FAULT_SLOW,   /* replica's steps take permille / 1000 times as long until `until` */
-    KVT_FAULT_ACK,    /* request: prefill's lease on its transfer ended */
-    KVT_FAULT_WAKE,   /* replica: its steps must be looked at again */
+    KVT_FAULT_CANCEL,    /* request: a guard, or its node's end, aborts it */
+    KVT_FAULT_RECOMPUTE, /* request: a guard has it computed again, or aborted where it cannot */
+    KVT_FAULT_REFETCH,   /* request: the same, transferred again where the sender still has it */
+    KVT_FAULT_UNFENCE,   /* request, replica: a writer to its pages is known to be quiet */
+    KVT_FAULT_DOWN,      /* replica runs no step until `until` */
+    KVT_FAULT_SLOW,      /* replica's steps take permille / 1000 times as long until `until` */
+    KVT_FAULT_ACK,       /* request: prefill's lease on its transfer ended */
+    KVT_FAULT_WAKE,      /* replica: its steps must be looked at again */
 };
 
 struct kvt_fault_action {
     enum kvt_fault_action_kind kind;
+    int32_t strike; /* of a recompute or refetch ... */
+    bool leaked;    /* ... after wrong tokens went out */
     int32_t request, replica;
     kvt_ticks until;
     int64_t permille;
@@ -114,6 +124,7 @@ struct kvt_landing { /* bytes under way to pages that were given away */
     int32_t count;
     int32_t first; /* in landing_pages */
     bool step;     /* of the step in flight: lands when it ends */
+    bool deferred; /* the pages wait for it */
     bool sender;   /* pages that are read by a transfer: it ends when its message comes */
     int32_t slot;  /* token within the page; -1: the whole page */
 };
@@ -199,6 +210,14 @@ bool kvt_faults_watch(const struct kvt_faults *faults, int32_t replica);
 /* A message about request r is about to be delivered: the request it reaches, or KVT_NONE when it
  * is lost. */
 int32_t kvt_faults_message(struct kvt_faults *faults, enum kvt_message message, int32_t r);
+
+/* A recompute or refetch was carried out, `tokens` of KV are made or sent again; or, tokens 0, it
+ * could not be and the request was aborted. */
+void kvt_faults_recovered(struct kvt_faults *faults, const struct kvt_fault_action *action,
+                          int64_t tokens);
+
+/* Take pages that guards condemned and nobody holds any more out of service. */
+void kvt_faults_sweep(struct kvt_faults *faults);
 
 /* Whether nothing is left that could change an outcome: the run need not go on for its sake. */
 bool kvt_faults_are_settled(const struct kvt_faults *faults);

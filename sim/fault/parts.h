@@ -27,8 +27,9 @@ void kvt_fault_act(struct kvt_faults *faults, struct kvt_fault_action action);
 void kvt_fault_expose(struct kvt_faults *faults, struct kvt_deviation *d, int32_t generated);
 void kvt_fault_expose_running(struct kvt_faults *faults, struct kvt_deviation *d);
 
-/* The reader is gone, with `generated` tokens out in all: its deviations end. */
-void kvt_fault_close(struct kvt_faults *faults, int32_t reader, int32_t generated);
+/* The reader is gone, with `generated` tokens out in all: its deviations end. Whether wrong tokens
+ * went out. */
+bool kvt_fault_close(struct kvt_faults *faults, int32_t reader, int32_t generated);
 
 /* The sink of the core's log. */
 void kvt_fault_see(void *context, const struct kvt_decision *decision);
@@ -61,9 +62,8 @@ void kvt_fault_abort_transfer(struct kvt_faults *faults, int32_t strike, int32_t
 int32_t kvt_fault_in_transfer(const struct kvt_faults *faults, int32_t strike);
 void kvt_fault_land_due(struct kvt_faults *faults);
 
-/* The page leaves service as soon as it is free; see to those that are. */
+/* The page leaves service as soon as it is free. */
 void kvt_fault_quarantine(struct kvt_faults *faults, int32_t replica, int32_t page);
-void kvt_fault_sweep(struct kvt_faults *faults);
 
 /* What the step in flight wrote to pages that were given away lands now. */
 void kvt_fault_land_step(struct kvt_faults *faults, int32_t replica);

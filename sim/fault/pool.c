@@ -51,6 +51,9 @@ static void withdraw(struct kvt_faults *faults, int32_t strike, int32_t id, int3
         withheld->first = page;
     }
     faults->results[strike].activated = true;
+    if (until != KVT_NEVER)
+        faults->results[strike].held_page_s +=
+            withheld->pages * kvt_seconds_from_ticks(until - faults->core->log.now);
 }
 
 static int32_t pick_replica(const struct kvt_faults *faults, int32_t strike)
@@ -103,7 +106,7 @@ void kvt_fault_quarantine(struct kvt_faults *faults, int32_t replica, int32_t pa
     faults->bad_pages[faults->bad_page_count++][1] = page;
 }
 
-void kvt_fault_sweep(struct kvt_faults *faults)
+void kvt_faults_sweep(struct kvt_faults *faults)
 {
     int32_t kept = 0;
     for (int32_t i = 0; i < faults->bad_page_count; i++) {
@@ -136,6 +139,7 @@ void kvt_fault_crash(struct kvt_faults *faults, int32_t strike, int32_t id, kvt_
             request->state >= KVT_REQUEST_COMPLETED)
             continue;
         result->lost++;
+        result->spoiled++;
         kvt_fault_act(faults, (struct kvt_fault_action){.kind = KVT_FAULT_CANCEL, .request = r});
     }
     faults->incarnation[id]++;

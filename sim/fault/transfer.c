@@ -147,11 +147,18 @@ static void land_late(struct kvt_faults *faults, int32_t strike, int32_t r)
     int32_t id = request->decode_replica;
     const struct kvt_strike *s = &faults->strikes[strike];
     faults->results[strike].activated = true;
-    struct kvt_landing *landing = defers(faults, id) ? NULL : new_landing(faults, strike, id, r);
+    struct kvt_landing *landing = new_landing(faults, strike, id, r);
     if (landing == NULL)
         return;
-    request->unfenced = (int16_t)(id + 1);
     landing->time = core->log.now + s->delay;
+    if (defers(faults, id)) { /* the pages stay with r until the writer is quiet */
+        landing->deferred = true;
+        request->away.fences++;
+        faults->results[strike].held_page_s +=
+            request->away.pages * kvt_seconds_from_ticks(s->delay);
+        return;
+    }
+    request->unfenced = (int16_t)(id + 1);
     int32_t index = 0, late = (int32_t)((double)request->away.pages * (1 - s->amount));
     for (int32_t page = request->away.first; page != KVT_NONE;
          page = core->replicas[id].pages.next[page], index++)
@@ -253,7 +260,13 @@ void kvt_fault_land_due(struct kvt_faults *faults)
             i++;
             continue;
         }
-        land(faults, &faults->landings[i]);
+        if (faults->landings[i].deferred)
+            kvt_fault_act(faults,
+                          (struct kvt_fault_action){.kind = KVT_FAULT_UNFENCE,
+                                                    .request = faults->landings[i].request,
+                                                    .replica = faults->landings[i].replica});
+        else
+            land(faults, &faults->landings[i]);
         drop_landing(faults, i);
     }
 }

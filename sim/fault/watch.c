@@ -64,8 +64,9 @@ struct kvt_deviation *kvt_fault_deviate(struct kvt_faults *faults, int32_t strik
     return d;
 }
 
-void kvt_fault_close(struct kvt_faults *faults, int32_t reader, int32_t generated)
+bool kvt_fault_close(struct kvt_faults *faults, int32_t reader, int32_t generated)
 {
+    bool leaked = false;
     for (int32_t i = 0; i < faults->deviation_count; i++) {
         struct kvt_deviation *d = &faults->deviations[i];
         if (!d->open || d->reader != reader)
@@ -82,9 +83,12 @@ void kvt_fault_close(struct kvt_faults *faults, int32_t reader, int32_t generate
                           faults->deviations[j].reader == reader && faults->deviations[j].exposed);
         if (again)
             continue;
+        leaked = true;
+        result->spoiled++;
         result->leaked += generated - d->generated;
         kvt_core_note(faults->core, KVT_DECIDE_ESCAPE, reader, d->replica, d->page);
     }
+    return leaked;
 }
 
 /* On a decode replica the bytes go to host memory and come back into other pages, stamped anew:

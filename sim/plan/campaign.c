@@ -1,5 +1,6 @@
 #include "sim/plan/campaign.h"
 
+#include <math.h>
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,11 +76,12 @@ static enum kvt_status grow(struct trunk *trunk, kvt_ticks from, kvt_ticks until
 }
 
 static enum kvt_status trunk_init(struct trunk *trunk, const struct kvt_config *config,
-                                  kvt_ticks from, kvt_ticks until, bool branch, FILE *talk,
-                                  struct kvt_err *err)
+                                  kvt_ticks from, kvt_ticks until, bool branch, bool exact,
+                                  FILE *talk, struct kvt_err *err)
 {
     trunk->strike = (struct kvt_strike){.time = KVT_NEVER};
-    struct kvt_simulate_options how = {.strikes = &trunk->strike, .strike_count = 1, .talk = talk};
+    struct kvt_simulate_options how = {
+        .strikes = &trunk->strike, .strike_count = 1, .exact = exact, .talk = talk};
     KVT_TRY(kvt_simulation_init(&trunk->simulation, config, &how, err));
     if (until < 0) {
         const struct kvt_trace *trace = &trunk->simulation.trace;
@@ -128,6 +130,12 @@ static void count_result(struct kvt_cell *cell, const struct kvt_strike *strike,
     cell->lost += result->lost;
     cell->false_aborts += result->false_aborts;
     cell->leaked += result->leaked;
+    cell->saved += result->saved;
+    cell->again += result->again;
+    cell->spoiled += result->spoiled;
+    if (result->spoiled > cell->spoiled_most)
+        cell->spoiled_most = result->spoiled;
+    cell->held_page_s += result->held_page_s;
     if (!result->detected)
         return;
     cell->detected_late += result->leaked > 0;
@@ -149,6 +157,12 @@ static void merge(struct kvt_cell *cell, const struct kvt_cell *part)
     cell->lost += part->lost;
     cell->false_aborts += part->false_aborts;
     cell->leaked += part->leaked;
+    cell->saved += part->saved;
+    cell->again += part->again;
+    cell->spoiled += part->spoiled;
+    if (part->spoiled_most > cell->spoiled_most)
+        cell->spoiled_most = part->spoiled_most;
+    cell->held_page_s += part->held_page_s;
     cell->detected_late += part->detected_late;
     cell->latency_s += part->latency_s;
     kvt_tally_merge(&cell->forced, &part->forced);
@@ -222,9 +236,10 @@ static void run_parts(struct work *work, int32_t threads)
 }
 
 /* A run without a strike: nothing may fire. */
-static void run_clean(struct work *work, struct kvt_cell *cell)
+static struct kvt_clean run_clean(struct work *work, struct kvt_cell *cell)
 {
     struct trunk *trunk = &work->trunks[0];
+    const struct kvt_simulation *simulation = &trunk->simulation;
     struct kvt_strike never = {.time = KVT_NEVER};
     go_back(trunk, 0);
     trunk->strike = never;
@@ -233,6 +248,37 @@ static void run_clean(struct work *work, struct kvt_cell *cell)
         continue;
     kvt_faults_finish(trunk->simulation.faults);
     cell->false_aborts += trunk->simulation.faults->results[0].false_aborts;
+    const struct kvt_core *core = &simulation->des.core;
+    const struct kvt_observer *observer = &simulation->des.observer;
+    bool serves = simulation->fleet->present[KVT_ROLE_SERVE];
+    const struct kvt_memory *memory =
+        &simulation->fleet->roles[serves ? KVT_ROLE_SERVE : KVT_ROLE_DECODE].plan.memory;
+    struct kvt_clean clean = {.guard_bytes = memory->ledger[KVT_LEDGER_TAGS]};
+    int64_t counted = 0;
+    double sum = 0;
+    kvt_ticks last = 0;
+    for (int32_t r = 0; r < core->request_count; r++) {
+        const struct kvt_request *request = &core->requests[r];
+        if (request->state != KVT_REQUEST_COMPLETED)
+            continue;
+        clean.requests++;
+        last = observer->finish[r] > last ? observer->finish[r] : last;
+        if (request->output < 2)
+            continue;
+        sum += kvt_seconds_from_ticks(observer->finish[r] - observer->first_token[r]) /
+               (request->output - 1);
+        counted++;
+    }
+    clean.duration_s = kvt_seconds_from_ticks(last);
+    clean.mean_tpot_s = counted > 0 ? sum / (double)counted : 0;
+    return clean;
+}
+
+double kvt_cell_goodput(const struct kvt_cell *cell)
+{
+    double spoiled = cell->injected > 0 ? (double)cell->spoiled / (double)cell->injected : 0;
+    double right = fmax(0, (double)cell->clean.requests - spoiled);
+    return cell->clean.duration_s > 0 ? right / cell->clean.duration_s : 0;
 }
 
 static enum kvt_status prepare(struct work *work, int32_t threads, struct kvt_err *err)
@@ -245,7 +291,8 @@ static enum kvt_status prepare(struct work *work, int32_t threads, struct kvt_er
         return kvt_err_set(err, KVT_ENOMEM, "no memory for %d threads", threads);
     for (int32_t i = 0; i < threads; i++)
         KVT_TRY(trunk_init(&work->trunks[i], work->config, work->from, work->until,
-                           work->options->branch, i == 0 ? work->options->talk : NULL, err));
+                           work->options->branch, work->options->exact,
+                           i == 0 ? work->options->talk : NULL, err));
     if (work->until < 0) {
         const struct kvt_trace *trace = &work->trunks[0].simulation.trace;
         work->until = trace->count > 0 ? trace->arrival[trace->count - 1] : 0;
@@ -277,8 +324,11 @@ enum kvt_status kvt_campaign_run(const struct kvt_config *config,
         run_parts(&work, threads);
         for (int64_t i = 0; i < work.part_count; i++)
             merge(&cells[work.kinds[i / work.per_kind]], &work.parts[i]);
-        if ((config->faults.kinds & 1) != 0 && !is_stopped(options))
-            run_clean(&work, &cells[KVT_FAULT_NONE]);
+        if (!is_stopped(options)) {
+            struct kvt_clean clean = run_clean(&work, &cells[KVT_FAULT_NONE]);
+            for (int32_t kind = 0; kind < KVT_FAULT_COUNT; kind++)
+                cells[kind].clean = clean;
+        }
         if (is_stopped(options))
             status =
                 kvt_err_set(err, KVT_EINTR, "interrupted after %lld of %lld trials",
@@ -302,8 +352,11 @@ enum kvt_status kvt_fault_run(const struct kvt_config *config,
     KVT_TRY(kvt_simulation_init(&base, config, &how, err));
     enum kvt_status status =
         kvt_fault_draw_plan(&base, config->run.seed, 1, strikes, count, &log_weight, err);
-    how = (struct kvt_simulate_options){
-        .named = true, .strikes = strikes, .strike_count = *count, .stop = options->stop};
+    how = (struct kvt_simulate_options){.exact = options->exact,
+                                        .named = true,
+                                        .strikes = strikes,
+                                        .strike_count = *count,
+                                        .stop = options->stop};
     if (status == KVT_OK)
         status = kvt_simulation_init_with_errors(&simulation, &base, NULL, &how, err);
     if (status != KVT_OK) {

@@ -23,13 +23,25 @@
 #include "sim/config/config.h"
 #include "sim/fault/faults.h"
 
+/* The config's run without a strike: what its guards cost. */
+struct kvt_clean {
+    double duration_s;   /* to its last event */
+    int64_t requests;    /* that completed */
+    double mean_tpot_s;  /* of those with two tokens at least */
+    int64_t guard_bytes; /* per GPU of the decode or serve role, beside the pages */
+};
+
 struct kvt_cell {
     enum kvt_fault_kind kind;
     int64_t injected, activated, exposed;
     int64_t outcomes[KVT_OUTCOME_COUNT]; /* they sum to injected */
     int64_t cross_tenant, hit, lost, false_aborts, leaked;
-    int64_t detected_late;              /* of the detected: after tokens had leaked */
-    double latency_s;                   /* sum of the times from exposure or strike to detection */
+    int64_t saved, again;          /* requests made or sent again; tokens that this took */
+    int64_t spoiled, spoiled_most; /* requests lost or with wrong tokens: in all, of one strike */
+    double held_page_s;            /* pages out of use, by seconds */
+    struct kvt_clean clean;        /* the same for all cells of a config */
+    int64_t detected_late;         /* of the detected: after tokens had leaked */
+    double latency_s;              /* sum of the times from exposure or strike to detection */
     int64_t variants[KVT_STRIKE_COUNT]; /* activated, by variant: every knob fired */
     struct kvt_tally forced;            /* of trials with forced aliases; runs 0: none */
 };
@@ -37,7 +49,8 @@ struct kvt_cell {
 struct kvt_campaign_options {
     int32_t threads; /* 0: as OpenMP has */
     bool branch;
-    const volatile sig_atomic_t *stop;                              /* NULL: never */
+    bool exact;                        /* decode steps one by one: the same result */
+    const volatile sig_atomic_t *stop; /* NULL: never */
     void (*progress)(void *context, double fraction, int64_t done); /* NULL: none */
     void *progress_context;
     FILE *talk;
@@ -55,6 +68,9 @@ enum kvt_status kvt_fault_run(const struct kvt_config *config,
                               const struct kvt_campaign_options *options,
                               struct kvt_strike strikes[], struct kvt_fault_result results[],
                               int32_t *count, struct kvt_err *err);
+
+/* Requests per second that end with right tokens when one strike of the cell falls per run. */
+double kvt_cell_goodput(const struct kvt_cell *cell);
 
 /* Escapes per 1e9 strikes of a cell. *estimator: "counted" or "forced". */
 struct kvt_estimate kvt_cell_escapes(const struct kvt_cell *cell, const char **estimator);

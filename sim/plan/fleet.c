@@ -42,6 +42,7 @@ static struct kvt_replica_spec replica_of(const struct kvt_config *config, enum 
         .overlap = overlap,
         .prefix_cache = cache && load->hashed && role != KVT_ROLE_DECODE,
         .named = load->named,
+        .zeroes = r->guard.on[KVT_GUARD_ZERO_ON_FREE],
         .free_order = r->guard.on[KVT_GUARD_FIFO] ? KVT_FREE_FIFO : scheduler->free_order,
         .chunk_tokens = clip(step_tokens, 1 << 30),
         .batch_tokens = clip(batch, 1 << 30),
@@ -122,6 +123,10 @@ static struct kvt_link_spec link_of(const struct kvt_config *config, const struc
     double copies =
         (double)gpus / (decode->plan.want.layout.dp > 0 ? decode->plan.want.layout.dp : 1);
     double bytes = decode->plan.memory.kv_bytes_per_token * copies;
+    const struct kvt_config_guard *guard = &config->roles[KVT_ROLE_DECODE].guard;
+    if (guard->on[KVT_GUARD_TAG_INBAND]) /* it comes with each layer's slab of a page */
+        bytes += copies * decode->plan.model.layers * ((guard->tag_bits + 7) / 8) /
+                 (double)decode->plan.memory.page_tokens;
     return (struct kvt_link_spec){
         .bytes_per_s = config->link.bandwidth,
         .per = config->link.per,

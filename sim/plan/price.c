@@ -31,6 +31,38 @@ static enum kvt_status load_calibration(const struct kvt_config *config, enum kv
     return KVT_OK;
 }
 
+/* How often a step looks at what a guard keeps. */
+static double looks_of(const struct kvt_config_guard *guard)
+{
+    switch (guard->check) {
+    case KVT_CHECK_BEFORE_READ:
+    case KVT_CHECK_BEFORE_WRITE:
+        return 1;
+    case KVT_CHECK_AFTER_STEP:
+        return 2; /* before it reads, and again before its tokens are released */
+    case KVT_CHECK_SAMPLED:
+        return guard->sample;
+    case KVT_CHECK_ONCE:
+    case KVT_CHECK_COUNT:
+        break;
+    }
+    return 0;
+}
+
+static struct kvt_step_guards guards_of(const struct kvt_config_guard *guard)
+{
+    return (struct kvt_step_guards){
+        .tag_looks = looks_of(guard),
+        .tag_inband = guard->on[KVT_GUARD_TAG_INBAND],
+        .tag_tail = guard->check == KVT_CHECK_BEFORE_WRITE,
+        .digest = guard->on[KVT_GUARD_DIGEST],
+        .digest_looks = looks_of(guard),
+        .canary = guard->on[KVT_GUARD_CANARY],
+        .canary_looks = looks_of(guard),
+        .zero = guard->on[KVT_GUARD_ZERO_ON_FREE],
+    };
+}
+
 static struct kvt_step_shape shape_of(const struct kvt_config *config, enum kvt_role role,
                                       const struct kvt_role_memory *plan)
 {
@@ -42,6 +74,7 @@ static struct kvt_step_shape shape_of(const struct kvt_config *config, enum kvt_
         .kv = plan->memory.kv,
         .layout = plan->want.layout,
         .tag_page_tokens = each_step ? (int32_t)plan->memory.page_tokens : 0,
+        .guards = guards_of(guard),
         .skew = -1,
         .host_floor = config->roles[role].scheduler.host_floor,
         .moe_a2a = config->roles[role].parallel.moe_a2a,
@@ -115,6 +148,7 @@ enum kvt_status kvt_price_explain(const struct kvt_config *config, enum kvt_role
         .prompt_tokens = prompt,
         .pairs = prompt * (what->decodes > 0 ? 0 : context) + prompt * (prompt + 1) / 2,
         .prompt_ends = prompt > 0,
+        .freed = context + prompt, /* as if one more request had ended */
     };
     kvt_step_list(step, &plan->model, &shape, &calibration, &work, KVT_STEP_WHOLE);
     enum kvt_status status = KVT_OK;

@@ -53,7 +53,7 @@ static void add_guards(const struct kvt_config_guard *guard, struct kvt_memory_w
         want->guard_request_bytes += 16;
     }
     if (guard->on[KVT_GUARD_TAG_INBAND])
-        want->guard_page_bytes += tag;
+        want->guard_page_bytes += tag * want->model->layers; /* in each layer's slab of a page */
     if (guard->on[KVT_GUARD_DIGEST])
         want->guard_page_bytes += 8;
     if (guard->on[KVT_GUARD_LEASE])

@@ -104,6 +104,8 @@ static struct kvt_des_spec spec_of(const struct kvt_simulation *simulation,
         .series_points = (int32_t)config->run.series_points,
         .exact = options->exact,
         .tap = options->tap,
+        .late_ack = config->roles[KVT_ROLE_DECODE].present &&
+                    config->roles[KVT_ROLE_DECODE].guard.policy == KVT_POLICY_REFETCH,
     };
     if (config->workload.kind == KVT_WORKLOAD_CLOSED) {
         spec.concurrency = config->workload.concurrency;

@@ -174,6 +174,8 @@ const struct kvt_step *kvt_core_plan(struct kvt_core *core, int32_t id)
             replica->blocked = true;
         return NULL;
     }
+    step->freed_tokens = replica->freed_pages * replica->spec.page_tokens;
+    replica->freed_pages = 0;
     replica->in_flight++;
     replica->unjoined = step;
     return step;
@@ -188,13 +190,13 @@ int64_t kvt_core_run_limit(const struct kvt_core *core, int32_t id)
     const struct kvt_step *ahead = &replica->steps[1 - replica->oldest];
     if (step->decodes == 0 || step->chunk_count > 0 || step->growing != batch->growing ||
         step->decodes != batch->members.count || replica->chunked != KVT_NONE ||
-        step->copied_tokens > 0)
+        step->copied_tokens > 0 || step->freed_tokens > 0)
         return 1;
     /* With overlap the step after this one is planned already: it must be the same again. */
     if (steps_allowed(replica) == 2 &&
         (replica->in_flight < 2 || ahead->chunk_count > 0 || ahead->decodes != step->decodes ||
          ahead->joiner_count > 0 || ahead->context != step->context + step->decodes ||
-         ahead->growing != step->growing || ahead->copied_tokens > 0))
+         ahead->growing != step->growing || ahead->copied_tokens > 0 || ahead->freed_tokens > 0))
         return 1;
     bool queued = replica->waiting.count + replica->reserving.count + replica->retracted.count > 0;
     if (queued && !replica->blocked)

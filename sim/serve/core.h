@@ -129,6 +129,13 @@ void kvt_core_transfer_done(struct kvt_core *core, int32_t r);
 void kvt_core_acknowledge(struct kvt_core *core, int32_t r);
 void kvt_core_cancel(struct kvt_core *core, int32_t r);
 
+/* The KV of r, which decodes, is not to be trusted. It is computed again from the prompt and the
+ * tokens that are out (recompute: to the front of the queue of its first role), or transferred
+ * again (refetch: its sender must hold it still). Tokens of the steps in flight are thrown away.
+ * The tokens that this takes; 0 when it cannot be, and nothing was done (recompute.c). */
+int32_t kvt_core_recompute(struct kvt_core *core, int32_t r);
+int32_t kvt_core_refetch(struct kvt_core *core, int32_t r);
+
 /* Whether request r could ever be served; otherwise what it would need and what there is. */
 bool kvt_core_can_serve(const struct kvt_core *core, int32_t r, int64_t *need, int64_t *have);
 

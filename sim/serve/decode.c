@@ -62,7 +62,8 @@ static void reserve(struct kvt_core *core, struct kvt_replica *replica)
         struct kvt_request *request = &core->requests[r];
         int64_t output = request->output < CLIP_NEW_TOKENS ? request->output : CLIP_NEW_TOKENS;
         int64_t room = allocatable_tokens(core, replica);
-        int64_t fill = request->input + (int64_t)replica->spec.reserved_decode_tokens;
+        int32_t tokens = request->input + request->generated; /* > input: computed again */
+        int64_t fill = tokens + (int64_t)replica->spec.reserved_decode_tokens;
         int64_t single = request->input + output - replica->batch.context;
         bool many = replica->batch.members.count + replica->ready.count + replica->expected >=
                     2 * replica->spec.max_running;
@@ -71,7 +72,7 @@ static void reserve(struct kvt_core *core, struct kvt_replica *replica)
             return;
         }
         kvt_queue_remove(&replica->reserving, core->requests, r);
-        int32_t need = kvt_pages_for(replica, request->input);
+        int32_t need = kvt_pages_for(replica, tokens);
         kvt_replica_take(core, replica, r, need);
         kvt_core_note(core, KVT_DECIDE_RESERVE, r, replica->id, need);
         if (core->decode_only) {

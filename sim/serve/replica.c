@@ -59,6 +59,8 @@ void kvt_replica_take(struct kvt_core *core, struct kvt_replica *replica, int32_
     if (pages->free < count) {
         int32_t evicted = count - pages->free;
         kvt_prefix_evict(&replica->prefix, evicted);
+        if (replica->spec.zeroes)
+            replica->freed_pages += evicted;
         kvt_core_note(core, KVT_DECIDE_EVICT, r, replica->id, evicted);
     }
     struct kvt_holding *holding = kvt_replica_holding(replica, &core->requests[r]);
@@ -74,6 +76,8 @@ static void give_back(struct kvt_replica *replica, struct kvt_holding *holding)
 {
     int16_t fences = holding->fences;
     holding->fences = 0;
+    if (replica->spec.zeroes)
+        replica->freed_pages += holding->pages - holding->shared;
     kvt_pages_give_back(&replica->pages, holding);
     if (holding->shared > 0)
         kvt_prefix_release(&replica->prefix, holding);

@@ -25,7 +25,8 @@ struct kvt_replica_spec {
     int32_t window; /* of windowed or sparse layers, for the step's sums; 0: none */
     bool overlap;
     bool prefix_cache;
-    bool named; /* name pages even if nothing here needs it (log, guards, faults) */
+    bool zeroes; /* freed pages are zeroed by the next step */
+    bool named;  /* name pages even if nothing here needs it (log, guards, faults) */
     enum kvt_free_order free_order;
     int32_t chunk_tokens; /* new prompt tokens of a step */
     int32_t batch_tokens; /* sglang: prompt tokens admitted a step; vllm: all tokens of a step */
@@ -50,6 +51,7 @@ struct kvt_step {
     int64_t prompt_tokens; /* new prompt tokens */
     int64_t pairs;         /* query-key pairs of those */
     int64_t copied_tokens; /* KV brought back from host memory */
+    int64_t freed_tokens;  /* room of freed pages that this step zeroes */
     int32_t prompt_ends;   /* prompts that end here */
     int32_t chunk_count, joiner_count;
     struct kvt_chunk *chunks; /* [max_running + 1] */
@@ -76,6 +78,7 @@ struct kvt_replica {
     const struct kvt_step *unjoined;    /* its ended prompts join the batch at the next plan */
     int64_t load_tokens, load_requests; /* what the router has sent here and not seen end */
     int64_t preemptions;
+    int64_t freed_pages;                  /* not zeroed yet */
     int64_t audit;                        /* scratch of kvt_core_validate */
     int64_t cached_tokens, prompt_tokens; /* found in the prefix cache; asked for */
 };
