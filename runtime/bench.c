@@ -116,9 +116,8 @@ static double elapsed(struct kvt_bench *bench)
     return fmax(bench->device.ops->between(&bench->device, 0, 1), 1e-9);
 }
 
-/* Seconds of `batch` calls. */
-static enum kvt_status time_calls(const struct kvt_bench_job *job, int32_t batch, double *time,
-                                  struct kvt_err *err)
+enum kvt_status kvt_bench_time(const struct kvt_bench_job *job, int32_t batch, double *time,
+                               struct kvt_err *err)
 {
     struct kvt_device *device = &job->bench->device;
     device->ops->mark(device, 0);
@@ -242,7 +241,7 @@ static enum kvt_status one_slice(const struct kvt_bench_job *job, double work,
 {
     struct kvt_bench_job slice = {.bench = job->bench, .call = call};
     double time;
-    KVT_TRY(time_calls(&slice, 1, &time, err));
+    KVT_TRY(kvt_bench_time(&slice, 1, &time, err));
     *rate = work / time;
     return KVT_OK;
 }
@@ -344,7 +343,7 @@ static enum kvt_status repeat(const struct kvt_bench_job *job, int32_t batch, si
         int64_t before = preemptions();
         beside->count = kept;
         KVT_TRY(measure_beside(job, beside, err));
-        KVT_TRY(time_calls(job, batch, &times[kept], err));
+        KVT_TRY(kvt_bench_time(job, batch, &times[kept], err));
         if (host && preemptions() != before && spoilt < repeats)
             spoilt++;
         else
@@ -359,8 +358,8 @@ static enum kvt_status time_row(const struct kvt_bench_job *job, struct kvt_benc
     struct kvt_bench *bench = job->bench;
     double times[REPEATS], once;
     struct beside beside = {0};
-    KVT_TRY(time_calls(job, 1, &once, err)); /* code, threads, first touch */
-    KVT_TRY(time_calls(job, 1, &once, err));
+    KVT_TRY(kvt_bench_time(job, 1, &once, err)); /* code, threads, first touch */
+    KVT_TRY(kvt_bench_time(job, 1, &once, err));
     double whole = bench->device.ops->host_memory ? HOST_BATCH : BATCH_TIME;
     int32_t batch = (int32_t)fmin(fmax(ceil(whole / once), 1), BATCH_MOST);
     size_t repeats = bench->quick ? 3 : once * REPEATS > ROW_TIME ? 5 : REPEATS;
@@ -481,6 +480,7 @@ enum kvt_status kvt_bench_run(struct kvt_bench *bench, enum kvt_backend backend,
                               struct kvt_err *err)
 {
     bench->count = bench->target_count = 0;
+    bench->fp8_speedup = 0;
     bench->turn = 0;
     bench->reads.count = bench->copies.count = bench->peaks.count = bench->vector_peaks.count = 0;
     bench->cold = cold_bytes(backend, bench->quick);

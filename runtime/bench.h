@@ -20,6 +20,8 @@
  * ceiling that the kernel comes nearest to: read (append, convert, norm, rope: copy) for its bytes,
  * or gemm-peak for its FLOPs.
  *
+ * Whether FP8 decodes faster than BF16 is measured by turns, one call of each at a time.
+ *
  * CSV: backend,device,family,variant,shape,time_ns,mad_ns,repeats,bytes,flops,gb_per_s,ceiling,
  * fraction_of_ceiling,status; shape is key=value with spaces between. kvtwin calibrate reads it
  * (sim/cost/table.h has the families).
@@ -68,7 +70,8 @@ struct kvt_bench {
     const volatile sig_atomic_t *stop;
     double read, copy, peak, vectors, launch; /* bytes/s, bytes/s, FLOP/s, FLOP/s, s */
     double read_low, read_high;               /* nine tenths of what was read beside the kernels */
-    int64_t cold;                             /* bytes that operands rotate over */
+    double fp8_speedup; /* of GQA decode over BF16, tokens/s; 0: not measured */
+    int64_t cold;       /* bytes that operands rotate over */
     int64_t turn;
     int32_t count, target_count;
     struct kvt_bench_beside reads, copies, peaks, vector_peaks;

@@ -33,6 +33,10 @@ static inline bool kvt_bench_wants(const struct kvt_bench *bench, const char *fa
 __attribute__((format(printf, 3, 4))) enum kvt_status
 kvt_bench_measure(const struct kvt_bench_job *job, struct kvt_err *err, const char *shape, ...);
 
+/* Seconds of one of `batch` calls in a row. */
+enum kvt_status kvt_bench_time(const struct kvt_bench_job *job, int32_t batch, double *time,
+                               struct kvt_err *err);
+
 /* ---- memory ---- */
 
 struct kvt_bench_array {
