@@ -77,8 +77,8 @@ static inline void store_codes(__m512i first, __m512i second, uint8_t *to)
 }
 
 /* Codes of x / 2^(bias - 120), saturating; the bias is that of encode. */
-static void write_biased(const kvt_bf16 *source, int32_t count, int32_t bias, bool finite,
-                         uint8_t *codes)
+KVT_WRITE_INLINE void write_biased(const kvt_bf16 *source, int32_t count, int32_t bias, bool finite,
+                                   uint8_t *codes)
 {
     const __m512i floor = _mm512_set1_epi16((short)(bias << 7)),
                   wide = _mm512_set1_epi16((short)bias);
@@ -105,7 +105,8 @@ static inline int32_t largest(__m512i x)
            _mm_extract_epi16(_mm_minpos_epu16(_mm_xor_si128(eight, _mm_set1_epi16(-1))), 0);
 }
 
-static bool write_group(const kvt_bf16 *source, int32_t count, uint8_t *codes, uint8_t *scale_at)
+KVT_WRITE_INLINE bool write_group(const kvt_bf16 *source, int32_t count, uint8_t *codes,
+                                  uint8_t *scale_at)
 {
     __m512i most = _mm512_setzero_si512();
     for (int32_t i = 0; i < count; i += 32)
