@@ -199,6 +199,10 @@ spin: $(B)/check ## the hand-off as a model: checked by spin, planted bugs found
 bench: all $(BENCHES) ## speed: machine, commit, command, figures
 	@scripts/bench.sh build/kvtwin $(BENCHES)
 
+.PHONY: perf-gate
+perf-gate: all ## instructions of six fixed runs: none may grow by more than 3 % (RENEW=renew: count anew)
+	$(Q)tests/perf/gate.sh build/kvtwin $(RENEW)
+
 fuzz: $(FUZZERS) ## each parser against random bytes, FUZZ_SECONDS each
 	@scripts/fuzz.sh $(FUZZ_SECONDS) $(FUZZERS)
 

@@ -294,7 +294,7 @@ static void the_worlds_are_wild(void)
  * acknowledgement was lost, and its transfer ended twice (556). */
 static void what_strikes_leaves_a_message_at_most_once(void)
 {
-    static const uint64_t seeds[] = {128, 490, 556};
+    static const uint64_t seeds[] = {128, 490, 556, 100069};
     struct world_outcome macro, exact;
     for (size_t i = 0; i < sizeof seeds / sizeof seeds[0]; i++) {
         world_draw(&world, seeds[i]);

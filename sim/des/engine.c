@@ -491,6 +491,15 @@ static void happen(struct kvt_des *engine, int32_t slot)
     carry_out(engine);
 }
 
+/* What the faults made of what just happened. */
+static void follow_faults(struct kvt_des *engine)
+{
+    if (engine->faults == NULL)
+        return;
+    act(engine);
+    kvt_timeline_set(&engine->timeline, SLOT_FAULT, kvt_faults_next(engine->faults));
+}
+
 bool kvt_des_step(struct kvt_des *engine, int64_t events)
 {
     for (int64_t i = 0; i < events; i++) {
@@ -505,10 +514,7 @@ bool kvt_des_step(struct kvt_des *engine, int64_t events)
         engine->position = slot > engine->position ? slot : engine->position;
         engine->events++;
         happen(engine, slot);
-        if (engine->faults != NULL) {
-            act(engine);
-            kvt_timeline_set(&engine->timeline, SLOT_FAULT, kvt_faults_next(engine->faults));
-        }
+        follow_faults(engine);
     }
     return true;
 }
@@ -521,6 +527,7 @@ void kvt_des_cancel(struct kvt_des *engine, int32_t r, kvt_ticks at)
         engine->position = 0;
     engine->now = engine->core.log.now = at;
     cancel(engine, r);
+    follow_faults(engine);
 }
 
 /* Something is yet to end, but out of reach. */
