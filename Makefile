@@ -15,7 +15,7 @@ CPPFLAGS ?=
 LDFLAGS  ?=
 OPENMP   ?= -fopenmp
 DESTDIR  ?=
-FUZZ_SECONDS ?= 20
+TIME     ?= 20
 PREFIX   ?= /usr/local
 bindir   ?= $(PREFIX)/bin
 mandir   ?= $(PREFIX)/share/man
@@ -104,7 +104,8 @@ CUDA_SRC  := $(wildcard kernels/cuda/*.cu kernels/cuda/*.c)
 CUDA_OBJ  := $(patsubst %.c,$(B)/%.o,$(patsubst %.cu,$(B)/%.cu.o,$(CUDA_SRC)))
 CLI_SRC   := $(wildcard cli/*.c)
 BENCH_SRC := $(wildcard tests/bench_*.c)
-FUZZERS   := $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/*.c))
+FUZZERS   := $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
+FUZZ_OBJ  := $(SIM_SRC:%.c=build/fuzz/%.o)
 TEST_SRC  := $(filter-out $(BENCH_SRC) tests/digests.c tests/swarm.c,$(wildcard tests/*.c))
 HEADERS   := $(filter-out $(OTHER_ISA),$(foreach d,$(SIM_DIRS:%=sim/%) $(REAL_DIRS) cli tests,$(wildcard $(d)/*.h)))
 LIB_OBJ   := $(patsubst %.c,$(B)/%.o,$(SIM_SRC) $(REAL_SRC) $(filter-out cli/main.c,$(CLI_SRC)))
@@ -118,7 +119,7 @@ CUDA_CHECK := $(filter-out tests/cuda/emula%,$(wildcard tests/cuda/*.cc tests/cu
 EMULATED  := $(patsubst %,build/emulate/%.o,$(notdir $(filter-out tests/cuda/on_device.cc,\
              $(wildcard kernels/cuda/*.cu tests/cuda/*.cc tests/cuda/*.cu))))
 REFERENCE := $(patsubst %,build/emulate/%.o,$(wildcard kernels/*.c) sim/base/status.c sim/base/assert.c)
-DEPS      := $(EMULATED:.o=.d) $(REFERENCE:.o=.d) $(LIB_OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(BENCHES:=.d) $(ALONE:.ok=.d) $(B)/cli/main.d
+DEPS      := $(FUZZ_OBJ:.o=.d) $(REPLAY:.o=.d) $(B)/tests/swarm.d $(EMULATED:.o=.d) $(REFERENCE:.o=.d) $(LIB_OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(BENCHES:=.d) $(ALONE:.ok=.d) $(B)/cli/main.d
 
 Q   := $(if $(filter 1,$(V)),,@)
 say  = @printf '  %-5s %s\n' $(1) '$@'
@@ -146,7 +147,7 @@ test: $(B)/kvtwin $(B)/check ## the quick tests, under a minute
 	$(Q)tests/cli.sh $(B)/kvtwin
 	$(Q)tests/traces.sh $(B)/kvtwin
 
-check: bootstrap-check $(if $(filter release,$(MODE)),all twins mutants cuda cuda-emulated $(B)/swarm) $(B)/kvtwin $(B)/check alone ## all tests, twins, lint
+check: bootstrap-check $(if $(filter release,$(MODE)),all twins mutants cuda cuda-emulated $(B)/swarm $(B)/replay) $(B)/kvtwin $(B)/check alone ## all tests, twins, lint
 	$(Q)$(B)/check --slow
 	$(Q)tests/cli.sh $(B)/kvtwin
 	$(Q)tests/traces.sh $(B)/kvtwin
@@ -158,6 +159,7 @@ check: bootstrap-check $(if $(filter release,$(MODE)),all twins mutants cuda cud
 	$(if $(filter release,$(MODE)),@scripts/bootstrap.sh notebooks && scripts/notebooks.sh)
 	$(if $(filter release,$(MODE)),$(Q)tests/twins.sh $(TWINS))
 	$(if $(filter release,$(MODE)),$(Q)$(B)/swarm $(COMMIT) 300)
+	$(if $(filter release,$(MODE)),$(Q)$(B)/replay)
 	$(if $(filter release,$(MODE)),$(Q)WALKS=10 tests/spin/check.sh $(B)/check 2)
 	$(Q)scripts/lint.sh
 	$(if $(filter release,$(MODE)),@scripts/readme.sh README.md | diff README.md - || { echo 'README.md shows old output; run make docs' >&2; exit 1; })
@@ -203,8 +205,8 @@ bench: all $(BENCHES) ## speed: machine, commit, command, figures
 perf-gate: all ## instructions of six fixed runs: none may grow by more than 3 % (RENEW=renew: count anew)
 	$(Q)tests/perf/gate.sh build/kvtwin $(RENEW)
 
-fuzz: $(FUZZERS) ## each parser against random bytes, FUZZ_SECONDS each
-	@scripts/fuzz.sh $(FUZZ_SECONDS) $(FUZZERS)
+fuzz: $(FUZZERS) ## each parser against random bytes, TIME seconds each
+	@scripts/fuzz.sh $(TIME) $(FUZZERS)
 
 coverage: ## lines that the quick tests run, file by file
 	@$(MAKE) --no-print-directory MODE=coverage test
@@ -339,11 +341,26 @@ $(B)/%.o: %.c Makefile | bootstrap
 	$(call say,CC)
 	$(Q)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(if $(filter $(HOT),$*.o),$(LTO)) $(call isa,$*) $(call CUDA_CPP,$*) -MMD -MP -c -o $@ $<
 
-build/fuzz/%: tests/fuzz/%.c $(SIM_SRC) $(HEADERS) Makefile | bootstrap-check
-	@mkdir -p $(@D)
+FUZZ := clang $(OPENMP) -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=all
+build/fuzz/fuzz_%: tests/fuzz/fuzz_%.c build/fuzz/sim.a
 	$(call say,FUZZ)
-	$(Q)clang $(ALL_CPPFLAGS) $(WARN) $(OPENMP) -g -O1 -fsanitize=fuzzer,address,undefined \
-	    -fno-sanitize-recover=all -o $@ $< $(SIM_SRC) $(LIBS)
+	$(Q)$(FUZZ) $(ALL_CPPFLAGS) -fsanitize=fuzzer -o $@ $^ $(LIBS)
+
+build/fuzz/sim.a: $(FUZZ_OBJ)
+	@rm -f $@
+	$(Q)ar rcs $@ $^
+
+build/fuzz/%.o: %.c Makefile | bootstrap-check
+	@mkdir -p $(@D)
+	$(call say,CC)
+	$(Q)$(FUZZ) $(ALL_CPPFLAGS) -fsanitize=fuzzer-no-link -MMD -MP -c -o $@ $<
+
+# The same targets without a fuzzer, for what the fuzzers found: tests/fuzz/corpus/.
+REPLAY := $(patsubst %.c,$(B)/%.o,$(wildcard tests/fuzz/*.c))
+$(B)/tests/fuzz/fuzz_%.o: CPPFLAGS += -DLLVMFuzzerTestOneInput=$(notdir $*)
+$(B)/replay: $(REPLAY) $(B)/libkvtwin.a
+	$(call say,LINK)
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
 
 $(B)/%.h.ok: %.h Makefile | bootstrap
 	@mkdir -p $(@D)

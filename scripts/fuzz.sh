@@ -1,5 +1,6 @@
 #!/bin/sh
-# Run each fuzzer for some seconds, on the corpus it left in build/ the last time.
+# Run each fuzzer for some seconds, on the committed corpus and what it left in build/ the last time.
+# What it finds belongs into tests/fuzz/corpus/NAME/, which `make check` replays.
 #
 #   fuzz.sh SECONDS FUZZER...
 set -eu
@@ -11,7 +12,7 @@ for fuzzer in "$@"; do
     words=tests/fuzz/$name.dict
     mkdir -p "build/fuzz/corpus/$name"
     "$fuzzer" -max_total_time="$seconds" -max_len=4000 -print_final_stats=1 -artifact_prefix=build/fuzz/ \
-        $([ -e "$words" ] && echo "-dict=$words") "build/fuzz/corpus/$name" 2>"$log" ||
+        $([ -e "$words" ] && echo "-dict=$words") "build/fuzz/corpus/$name" "tests/fuzz/corpus/$name" 2>"$log" ||
         { tail -n 40 "$log" >&2; exit 1; }
     echo "$fuzzer: $(sed -n 's/^stat::number_of_executed_units: *//p' "$log") inputs without a fault"
 done
