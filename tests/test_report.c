@@ -230,7 +230,7 @@ static void a_measured_run_stands_beside_it(void)
     CHECK_CLOSE(e2el->x[e2el->count - 1], 3.25, 1e-9, "TTFT and its gaps");
     const struct kvt_cdf *tpot = &report.beside[0].cdf[KVT_LATENCY_TPOT];
     CHECK_CLOSE(tpot->x[tpot->count - 1], 2.5 / 7, 1e-9, "gaps over tokens less one");
-    CHECK_I64(report.beside[0].cdf[KVT_LATENCY_ITL].count, 4, "three gaps and a start");
+    CHECK_I64(report.beside[0].cdf[KVT_LATENCY_ITL].count, 7, "a start, and a stair for each gap");
     kvt_report_release(&report);
     char *page = page_of(run_path, compare, 2);
     if (page != NULL) {

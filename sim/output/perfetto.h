@@ -18,7 +18,7 @@
  *
  * Times are in us with three decimals: ns. Events are written as they end;
  * memory is 48 bytes a request, however long the run. Equal runs give equal
- * bytes. 1,000,000 requests are 350 MB.
+ * bytes. 1,000,000 requests are 255 MB.
  *
  * kvt_perfetto_add cannot fail where it is called: the first failure is kept
  * for _finish.

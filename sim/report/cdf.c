@@ -29,6 +29,10 @@ static void cdf_add(struct kvt_cdf *cdf, double x, double y, bool last)
     double step = y > 0.99 ? STEP / 10 : STEP;
     if (cdf->count == POINTS_MAX || (cdf->count > 0 && !last && y - before < step))
         return;
+    if (y - before > 2 * STEP && cdf->count > 0 && cdf->count + 1 < POINTS_MAX) {
+        cdf->x[cdf->count] = x; /* many values at once: a stair, not a slope */
+        cdf->y[cdf->count++] = before;
+    }
     cdf->x[cdf->count] = x;
     cdf->y[cdf->count++] = y;
 }

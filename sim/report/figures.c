@@ -128,8 +128,8 @@ static void draw_tokens(struct kvt_drawing *drawing, const struct kvt_report *re
     for (int32_t i = 0; i < report->beside_count; i++) {
         const struct kvt_beside *beside = &report->beside[i];
         bool any = beside->cdf[KVT_LATENCY_TPOT].count > 0;
-        add_cdf(drawing, &beside->cdf[KVT_LATENCY_TPOT], beside->label, 0, true);
-        add_cdf(drawing, &beside->cdf[KVT_LATENCY_ITL], any ? NULL : beside->label, 1, true);
+        add_cdf(drawing, &beside->cdf[KVT_LATENCY_TPOT], beside->label, i + 2, true);
+        add_cdf(drawing, &beside->cdf[KVT_LATENCY_ITL], any ? NULL : beside->label, i + 2, true);
     }
     add_bounds(drawing, &report->run, "itl");
 }
