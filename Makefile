@@ -223,6 +223,10 @@ docs: all ## write the reference page of the configuration, and the outputs in t
 	scripts/readme.sh README.md > build/README.md
 	mv build/README.md README.md
 
+.PHONY: soak fault-study
+soak: all ## a million requests with every guard on: nothing may fire, nothing may be lost
+	build/kvtwin inject configs/examples/soak.yaml
+
 fault-study: all ## run the fault campaigns again and write docs/fault-study.md (minutes)
 	python3 scripts/fault-study.py build/kvtwin docs/fault-study.md
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/inject.h"
+#include "cli/inject_store.h"
 #include "sim/config/config.h"
 #include "sim/plan/fault_rates.h"
 
@@ -16,6 +16,8 @@ static const struct kvt_cli_option options[] = {
     {"trials", "N", "runs of one strike per class and guard; of the config, else 100"},
     {"threads", "N", "threads; as many as there are cores"},
     {"no-branch", NULL, "run every trial from the start to the end; same results, slower"},
+    {"estimator", "WHICH", "counted, forced or importance; importance wants faults.rates"},
+    {"inflate", "FACTOR", "of the rates, for importance; as makes one strike per run"},
     {"print-plan", NULL, "print the strikes of the run as faults.plan, to edit and run again"},
     {NULL, NULL, NULL},
 };
@@ -124,6 +126,16 @@ static enum kvt_status run_config(const struct kvt_config *config, const char *p
     name_guard(config, &row);
     if (report->print_plan)
         return print_plan(config, err);
+    row.number = report->configs++;
+    if (report->store != NULL)
+        report->store->config = row.number;
+    if (report->estimates) {
+        row.rated = true;
+        row.importance = report->importance;
+        KVT_TRY(kvt_fault_estimate(config, how, report->importance, report->inflate, &row.estimate,
+                                   err));
+        return add_row(report, &row, err);
+    }
     if (is_planned(config))
         return run_plan(config, &row, how, report, err);
     KVT_TRY(kvt_campaign_run(config, how, cells, err));
@@ -176,37 +188,119 @@ static enum kvt_status run_file(const struct kvt_cli *cli, const char *path,
     return KVT_OK;
 }
 
-static enum kvt_status run(const struct kvt_cli *cli, struct kvt_err *err)
+/* Whose parts a journal has: version, seed, estimator and every config with all its settings. */
+static enum kvt_status open_store(const struct kvt_cli *cli, struct kvt_inject_store *store,
+                                  uint64_t *seed, struct kvt_err *err)
 {
     static struct kvt_config config;
-    static char trials_set[48];
-    struct kvt_inject_report report = {.print_plan = kvt_cli_get(cli, "print-plan") != NULL};
-    struct kvt_cli with = *cli;
-    int64_t trials, threads;
-    KVT_TRY(kvt_cli_get_int(cli, "trials", 1, 1000000000, 0, &trials, err));
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    if (out == NULL)
+        return kvt_err_set(err, KVT_ENOMEM, "no memory for a journal");
+    const char *estimator = kvt_cli_get(cli, "estimator");
+    fprintf(out, "kvtwin %s inject, parts of %zu bytes\nestimator %s\n", KVT_VERSION,
+            sizeof(struct kvt_part), estimator != NULL ? estimator : "forced");
+    enum kvt_status status = KVT_OK;
+    for (int32_t i = 0; i < cli->operand_count && status == KVT_OK; i++) {
+        status = kvt_config_load(&config, cli->operands[i], cli->sets, cli->set_count, err);
+        char *printed = status == KVT_OK ? kvt_config_print(&config) : NULL;
+        if (i == 0 && status == KVT_OK)
+            *seed = config.run.seed;
+        if (printed != NULL)
+            fprintf(out, "config %d\nseed %llu\n%s", i, (unsigned long long)config.run.seed,
+                    printed);
+        free(printed);
+        if (status == KVT_OK)
+            kvt_config_release(&config);
+    }
+    if (fclose(out) != 0 && status == KVT_OK)
+        status = kvt_err_set(err, KVT_ENOMEM, "no memory for a journal");
+    if (status == KVT_OK)
+        status = kvt_inject_store_open(store, cli->output, text, err);
+    free(text);
+    return status;
+}
+
+/* What the command's options ask for. */
+static enum kvt_status read_options(const struct kvt_cli *cli, struct kvt_inject_report *report,
+                                    struct kvt_campaign_options *how, struct kvt_err *err)
+{
+    int64_t threads;
+    const char *which = kvt_cli_get(cli, "estimator"), *inflate = kvt_cli_get(cli, "inflate");
     KVT_TRY(kvt_cli_get_int(cli, "threads", 1, 1024, 0, &threads, err));
+    report->print_plan = kvt_cli_get(cli, "print-plan") != NULL;
+    report->importance = which != NULL && strcmp(which, "importance") == 0;
+    bool counted = which != NULL && strcmp(which, "counted") == 0;
+    if (which != NULL && !counted && !report->importance && strcmp(which, "forced") != 0)
+        return kvt_err_set(err, KVT_EUSAGE,
+                           "--estimator: want counted, forced or importance, got \"%.40s\"", which);
+    char *end = NULL;
+    report->inflate = inflate != NULL ? strtod(inflate, &end) : 0;
+    if (inflate != NULL &&
+        (*inflate == '\0' || *end != '\0' || !(report->inflate >= 1) || report->inflate > 1e15))
+        return kvt_err_set(err, KVT_EUSAGE,
+                           "--inflate: want a number from 1 to 1e15, got \"%.40s\"", inflate);
+    if (inflate != NULL && !report->importance)
+        return kvt_err_set(err, KVT_EUSAGE, "--inflate is for --estimator importance");
+    report->counts = counted;
+    *how = (struct kvt_campaign_options){.threads = (int32_t)threads,
+                                         .exact = cli->exact_steps,
+                                         .branch = kvt_cli_get(cli, "no-branch") == NULL,
+                                         .count_only = counted,
+                                         .stop = &kvt_cli_interrupted,
+                                         .progress = tell_progress,
+                                         .progress_context = &report->progress,
+                                         .talk = cli->verbosity >= 0 ? stderr : NULL};
+    return KVT_OK;
+}
+
+static enum kvt_status run_all(const struct kvt_cli *cli, struct kvt_inject_report *report,
+                               struct kvt_campaign_options *how, struct kvt_err *err)
+{
+    static struct kvt_config config;
+    struct kvt_inject_store store = {.journal = {.file = -1}};
+    uint64_t seed = 0;
+    enum kvt_status status = KVT_OK;
+    bool stores = cli->output != NULL && !cli->print_config && !report->print_plan;
+    if (stores) {
+        status = open_store(cli, &store, &seed, err);
+        report->store = &store;
+        how->store = &store.face;
+    }
+    for (int32_t i = 0; i < cli->operand_count && status == KVT_OK; i++) {
+        bool done;
+        status = kvt_cli_config(cli, cli->operands[i], &config, &done, err);
+        if (status != KVT_OK || done)
+            continue;
+        /* With rates, a word about estimators asks for escapes per request. */
+        report->estimates = report->importance || (report->counts && config.faults.rates.count > 0);
+        kvt_progress_begin(&report->progress, "injecting", kvt_cli_shows_progress(cli));
+        status = run_file(cli, cli->operands[i], &config, how, report, err);
+        kvt_progress_end(&report->progress);
+        kvt_config_release(&config);
+    }
+    if (stores && status == KVT_OK)
+        status = kvt_inject_store_finish(&store, report, seed, err);
+    if (stores)
+        kvt_inject_store_close(&store);
+    return status;
+}
+
+static enum kvt_status run(const struct kvt_cli *cli, struct kvt_err *err)
+{
+    static char trials_set[48];
+    struct kvt_inject_report report = {.rows = NULL};
+    struct kvt_campaign_options how;
+    struct kvt_cli with = *cli;
+    int64_t trials;
+    KVT_TRY(kvt_cli_get_int(cli, "trials", 1, 1000000000, 0, &trials, err));
     if (trials > 0 && with.set_count < KVT_CLI_VALUES_MAX) {
         snprintf(trials_set, sizeof trials_set, "faults.trials=%lld", (long long)trials);
         with.sets[with.set_count++] = trials_set;
     }
-    struct kvt_campaign_options how = {.threads = (int32_t)threads,
-                                       .exact = cli->exact_steps,
-                                       .branch = kvt_cli_get(cli, "no-branch") == NULL,
-                                       .stop = &kvt_cli_interrupted,
-                                       .progress = tell_progress,
-                                       .progress_context = &report.progress,
-                                       .talk = cli->verbosity >= 0 ? stderr : NULL};
-    enum kvt_status status = KVT_OK;
-    for (int32_t i = 0; i < cli->operand_count && status == KVT_OK; i++) {
-        bool done;
-        status = kvt_cli_config(&with, cli->operands[i], &config, &done, err);
-        if (status != KVT_OK || done)
-            continue;
-        kvt_progress_begin(&report.progress, "injecting", kvt_cli_shows_progress(cli));
-        status = run_file(&with, cli->operands[i], &config, &how, &report, err);
-        kvt_progress_end(&report.progress);
-        kvt_config_release(&config);
-    }
+    KVT_TRY(read_options(cli, &report, &how, err));
+    enum kvt_status status = run_all(&with, &report, &how, err);
     if (status == KVT_OK && report.count > 0)
         kvt_inject_print(&report, cli->format);
     int32_t other = 0;
@@ -227,9 +321,11 @@ const struct kvt_command kvt_command_inject = {
         "Each trial is the config's workload with one fault of one class; the config's guards look "
         "as they are told to. Guards are compared by giving them as a domain: "
         "fleet.decode.guard: {choices: [none, fifo, {tag-side: {bits: 16}}]}. A config with "
-        "faults.plan or faults.rates is run once, with the strikes that it lists and draws.",
+        "faults.plan or faults.rates is run once, with the strikes that it lists and draws; with "
+        "--estimator importance often, for escapes per request at its rates. With -o the campaign "
+        "goes on where it was interrupted.",
     .example = "kvtwin inject configs/examples/faults.yaml --format json",
-    .uses = KVT_USES_CONFIG,
+    .uses = KVT_USES_CONFIG | KVT_USES_OUTPUT,
     .operands_min = 1,
     .operands_max = -1,
     .options = options,

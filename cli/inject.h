@@ -6,7 +6,7 @@
 
 #include "cli/cli.h"
 #include "sim/output/progress.h"
-#include "sim/plan/campaign.h"
+#include "sim/plan/fault_estimate.h"
 
 #define KVT_INJECT_NAME_BYTES 160
 
@@ -15,7 +15,9 @@ struct kvt_inject_row { /* of the matrix, or of a plan */
     enum kvt_guard_check check;
     enum kvt_guard_policy policy;
     int32_t tag_bits; /* 0: no tag */
-    bool planned;
+    bool planned, rated, importance;
+    struct kvt_fault_estimate estimate; /* of a rated one */
+    int64_t number;                     /* of the config, over all operands and domains */
     struct kvt_cell cell;
     struct kvt_strike strike;
     struct kvt_fault_result result;
@@ -23,11 +25,18 @@ struct kvt_inject_row { /* of the matrix, or of a plan */
     enum kvt_fault_outcome expectation;
 };
 
+struct kvt_inject_store;
+
 struct kvt_inject_report {
     struct kvt_inject_row *rows;
     int32_t count, room;
     struct kvt_progress progress;
     bool print_plan; /* nothing is run */
+    bool estimates;  /* per request: of rates */
+    bool importance, counts;
+    double inflate;
+    int64_t configs;                /* run so far */
+    struct kvt_inject_store *store; /* NULL: none */
 };
 
 /* Whether a strike of a plan ended as the config says; true where it says nothing. */

@@ -71,12 +71,16 @@ static void print_cell_json(const struct kvt_inject_row *row, FILE *out)
             ", \"on_hit\": \"%s\", \"requests_saved\": %lld, \"recovery_tokens\": %lld, "
             "\"requests_spoiled\": %lld, \"blast_radius_mean\": %.17g, \"blast_radius_max\": "
             "%lld, \"held_page_s\": %.17g, \"goodput\": %.17g, \"clean_request_throughput\": "
-            "%.17g, \"clean_mean_tpot_ms\": %.17g, \"guard_bytes_per_gpu\": %lld}",
+            "%.17g, \"clean_mean_tpot_ms\": %.17g, \"guard_bytes_per_gpu\": %lld, "
+            "\"clean_requests\": %lld, "
+            "\"clean_false_aborts\": %lld, \"clean_pages_left\": %lld, \"clean_unfinished\": %lld}",
             kvt_policy_names[row->policy], (long long)cell->saved, (long long)cell->again,
             (long long)cell->spoiled, per(cell->spoiled, cell->activated),
             (long long)cell->spoiled_most, cell->held_page_s, kvt_cell_goodput(cell),
             clean_throughput(cell), 1e3 * cell->clean.mean_tpot_s,
-            (long long)cell->clean.guard_bytes);
+            (long long)cell->clean.guard_bytes, (long long)cell->clean.requests,
+            (long long)cell->clean.false_aborts, (long long)cell->clean.pages_left,
+            (long long)cell->clean.unfinished);
 }
 
 bool kvt_inject_is_as_expected(const struct kvt_inject_row *row)
@@ -105,19 +109,70 @@ static void print_strike_json(const struct kvt_inject_row *row, FILE *out)
     fputc('}', out);
 }
 
+static const char *estimator_of(const struct kvt_inject_row *row)
+{
+    return row->importance ? "importance" : "counted";
+}
+
+/* Escapes per request at the config's rates. */
+static void print_rate_json(const struct kvt_inject_row *row, FILE *out)
+{
+    const struct kvt_fault_estimate *estimate = &row->estimate;
+    struct kvt_estimate escapes = kvt_fault_estimate_escapes(estimate);
+    fprintf(out,
+            "%s\n  {\"config\": \"%s\", \"guard\": \"%s\", \"check\": \"%s\", "
+            "\"tag_bits\": %d, \"runs\": %lld, \"requests\": %lld, \"strikes\": %lld, "
+            "\"activated\": %lld, \"strikes_per_run\": %.17g, \"inflate\": %.17g, "
+            "\"escapes_per_1e9_requests\": %.17g, \"ci_low\": %.17g, \"ci_high\": %.17g, "
+            "\"estimator\": \"%s\", \"effective_samples\": %.17g, \"largest_share\": %.17g}",
+            row->number > 0 ? "," : "", row->config, row->guard, kvt_check_names[row->check],
+            row->tag_bits, (long long)estimate->runs, (long long)estimate->requests,
+            (long long)estimate->strikes, (long long)estimate->activated, estimate->mean,
+            estimate->inflate, 1e9 * escapes.p, 1e9 * escapes.low, 1e9 * escapes.high,
+            estimator_of(row), escapes.effective, escapes.largest_share);
+}
+
+static void print_rates_text(const struct kvt_inject_report *report, bool csv)
+{
+    char guard[KVT_INJECT_NAME_BYTES + 64];
+    bool first = true;
+    for (int32_t i = 0; i < report->count; i++) {
+        const struct kvt_inject_row *row = &report->rows[i];
+        if (!row->rated)
+            continue;
+        struct kvt_estimate escapes = kvt_fault_estimate_escapes(&row->estimate);
+        if (first && csv)
+            puts("config,guard,runs,strikes,escapes_per_1e9_requests,ci_low,ci_high,estimator,"
+                 "effective_samples");
+        else if (first)
+            printf("%-44s%8s%9s%16s%27s%12s%11s\n", "guard", "runs", "strikes", "escapes / 1e9",
+                   "95 % interval", "estimator", "effective");
+        first = false;
+        printf(csv ? "%s,%s,%lld,%lld,%.9g,%.9g,%.9g,%s,%.9g\n"
+                   : "%.0s%-44s%8lld%9lld%16.4g%14.4g to%10.4g%12s%11.1f\n",
+               row->config, csv ? row->guard : guard_text(row, guard),
+               (long long)row->estimate.runs, (long long)row->estimate.strikes, 1e9 * escapes.p,
+               1e9 * escapes.low, 1e9 * escapes.high, estimator_of(row), escapes.effective);
+    }
+}
+
 static void print_json(const struct kvt_inject_report *report)
 {
     for (int planned = 0; planned < 2; planned++) {
         const char *before = "";
         fputs(planned ? "], \"strikes\": [" : "{\"matrix\": [", stdout);
         for (int32_t i = 0; i < report->count; i++) {
-            if (report->rows[i].planned != (planned != 0))
+            if (report->rows[i].rated || report->rows[i].planned != (planned != 0))
                 continue;
             fprintf(stdout, "%s\n  ", before);
             (planned ? print_strike_json : print_cell_json)(&report->rows[i], stdout);
             before = ",";
         }
     }
+    fputs("], \"rates\": [", stdout);
+    for (int32_t i = 0; i < report->count; i++)
+        if (report->rows[i].rated)
+            print_rate_json(&report->rows[i], stdout);
     fputs("]}\n", stdout);
 }
 
@@ -132,7 +187,7 @@ static void print_cells_csv(const struct kvt_inject_report *report)
         const struct kvt_cell *cell = &row->cell;
         const int64_t *n = cell->outcomes;
         const char *estimator;
-        if (row->planned)
+        if (row->planned || row->rated)
             continue;
         struct kvt_estimate escapes = kvt_cell_escapes(cell, &estimator);
         printf("%s,%s,%s,%lld,%lld,%lld,%lld,%lld,%lld,%lld,%lld,%lld,%lld,%lld,%.9g,%.9g,%.9g,"
@@ -152,8 +207,11 @@ static void print_cells_csv(const struct kvt_inject_report *report)
 static void print_costs(const struct kvt_inject_row rows[], int32_t count)
 {
     const struct kvt_clean *clean = &rows[0].cell.clean;
-    printf("  without a strike: %.3f req/s, TPOT %.3f ms; the guard has %.1f MB of each GPU\n",
-           clean_throughput(&rows[0].cell), 1e3 * clean->mean_tpot_s,
+    printf("  without a strike: %lld requests, %.3f req/s, TPOT %.3f ms; %lld false aborts, %lld "
+           "pages "
+           "left; %.1f MB a GPU\n",
+           (long long)clean->requests, clean_throughput(&rows[0].cell), 1e3 * clean->mean_tpot_s,
+           (long long)clean->false_aborts, (long long)clean->pages_left,
            1e-6 * (double)clean->guard_bytes);
     printf("  %-17s%12s%12s%10s%8s%8s%12s%12s\n", "cost of a strike", "good req/s", "detect (ms)",
            "spoiled", "most", "saved", "made again", "page-s held");
@@ -191,8 +249,8 @@ static void print_cells_text(const struct kvt_inject_report *report)
     for (int32_t i = 0; i < report->count;) {
         const struct kvt_inject_row *first = &report->rows[i];
         int32_t end = i + 1;
-        if (!first->planned) {
-            while (end < report->count && !report->rows[end].planned &&
+        if (!first->planned && !first->rated) {
+            while (end < report->count && !report->rows[end].planned && !report->rows[end].rated &&
                    is_same_guard(first, &report->rows[end]))
                 end++;
             if (i > 0)
@@ -243,8 +301,9 @@ void kvt_inject_print(const struct kvt_inject_report *report, enum kvt_cli_forma
         return;
     }
     for (int32_t i = 0; i < report->count; i++)
-        cells = cells || !report->rows[i].planned;
+        cells = cells || (!report->rows[i].planned && !report->rows[i].rated);
     if (cells)
         (format == KVT_FORMAT_CSV ? print_cells_csv : print_cells_text)(report);
     print_strikes_text(report, format == KVT_FORMAT_CSV);
+    print_rates_text(report, format == KVT_FORMAT_CSV);
 }

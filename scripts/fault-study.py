@@ -99,6 +99,62 @@ def alone_table(kvtwin):
             for guard in guards) + " |"
 
 
+def cost_table(rows):
+    """One line per guard: sums over the classes of the matrix."""
+    yield ("| guard | TPOT without a strike (ms) | MB a GPU beside the pages | wrong tokens out | spoiled per "
+           "strike | mean detection (ms) | page-seconds held | false aborts of 40 false alarms |")
+    yield "|---" * 8 + "|"
+    guards = {}
+    for row in rows:
+        guards.setdefault(guard_of(row), []).append(row)
+    for guard, cells in guards.items():
+        strikes = sum(row["activated"] for row in cells)
+        detected = sum(row["detected"] for row in cells)
+        latency = sum(row["mean_detection_ms"] * row["detected"] for row in cells)
+        alarms = sum(row["false_aborts"] for row in cells if row["fault"] == "false-alarm")
+        mean = f"{latency / detected:.1f}" if detected else "-"
+        yield (f"| {guard} | {cells[0]['clean_mean_tpot_ms']:.2f} | "
+               f"{cells[0]['guard_bytes_per_gpu'] / 1e6:.1f} | {sum(row['leaked_tokens'] for row in cells)} | "
+               f"{sum(row['requests_spoiled'] for row in cells) / strikes:.3f} | {mean} | "
+               f"{sum(row['held_page_s'] for row in cells):.0f} | {alarms} |")
+
+
+def policy_table(kvtwin):
+    yield "| on a hit | requests lost | saved | tokens made or sent again | wrong tokens out | good req/s |"
+    yield "|---" * 6 + "|"
+    kinds = "faults.kinds=[" + ", ".join(FAULTS) + "]"
+    for policy in ("abort", "recompute", "refetch"):
+        rows = inject(kvtwin, kinds, "faults.trials=200",
+                      "fleet.decode.guard={tag-inband: {bits: 16, check: before-read, "
+                      f"on_hit: {policy}}}}}")["matrix"]
+        good = sum(row["goodput"] for row in rows) / len(rows)
+        yield (f"| {policy} | {sum(row['requests_lost'] for row in rows)} | "
+               f"{sum(row['requests_saved'] for row in rows)} | {sum(row['recovery_tokens'] for row in rows)} | "
+               f"{sum(row['leaked_tokens'] for row in rows)} | {good:.5f} |")
+
+
+def soak_line(kvtwin):
+    command = [kvtwin, "inject", "configs/examples/soak.yaml", "--format", "json", "-q"]
+    row = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["matrix"][0]
+    return (f"{row['clean_requests']:,} requests: {row['clean_false_aborts']} false aborts, "
+            f"{row['clean_pages_left']} pages and {row['clean_unfinished']} requests left over.")
+
+
+def rate_table(kvtwin):
+    """Per request at small rates, and counted at large ones."""
+    yield "| rate per hour and replica | estimator | runs | escapes per 1e9 requests (95 % interval) | effective samples |"
+    yield "|---" * 5 + "|"
+    for rate, estimator, runs in ((60, "counted", 2000), (60, "importance", 2000), (1e-3, "importance", 2000),
+                                  (1e-6, "importance", 2000)):
+        command = [kvtwin, "inject", CONFIG, "--format", "json", "-q", "--estimator", estimator,
+                   "--set", f"faults.rates=[{{fault: stale-reader, rate: {rate:.6f}, per: hour}}]",
+                   "--set", f"faults.trials={runs}",
+                   "--set", "fleet.decode.guard={tag-side: {bits: 8, values: random, check: before-read}}"]
+        row = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["rates"][0]
+        yield (f"| {rate:g} | {estimator} | {row['runs']} | {number(row['escapes_per_1e9_requests'])} "
+               f"({number(row['ci_low'])} to {number(row['ci_high'])}) | {row['effective_samples']:.0f} |")
+
+
 def figure(rows, path):
     """Escapes of each class without a guard and with each, as a heat map."""
     guards, faults = [], []
@@ -138,7 +194,7 @@ TEXT = """# Faults of KV pages: what each guard sees, and what gets past it
 Written by `make fault-study` from `{config}`: Llama-3.1-70B on one prefill and two decode nodes, ten
 minutes of generated load. A trial is one run with one fault of one class (`sim/fault/kinds.h`); cells
 of one row see the same strikes. What a guard can see is in `sim/fault/faults.h`; the costs of guards in
-memory and step time are in `kvtwin capacity` and `simulate`.
+memory and step time are also in `kvtwin capacity` and `simulate --explain-step`.
 
 These are conditional figures: *given* a strike. No one has published how often software faults of these
 classes happen; multiply by your own rate.
@@ -151,6 +207,22 @@ before it was read, or cost only capacity or time. Checks are made as the column
 {matrix}
 
 ![percent of the strikes that escaped](fault-study.svg)
+
+## What guards cost
+
+Sums over all classes, forty strikes each. A digest that is checked before every step reads all KV at what
+sglang#39229 measured of an untuned kernel; a check made once is not priced.
+
+{costs}
+
+A request whose page fails a check is aborted, computed again, or transferred again where the sender still
+holds it (a 16-bit tag in band, six classes, 200 strikes each; who fails twice is aborted):
+
+{policies}
+
+## Clean soak
+
+Every guard on, checked after each step, nothing wrong. {soak}
 
 ## Width of a tag, its place, order of the free list, deferral
 
@@ -168,6 +240,14 @@ Percent of the strikes that escaped, without any tag:
 
 Credit a tag only with what is left of the first column after these.
 
+## Per request, at a rate
+
+Whole runs with plans drawn from a rate of stale readers, under random tags of 8 bits. Importance sampling
+inflates the rate to one strike per run, forces the tag to be equal and weighs each run; it must agree with
+counting where counting is possible, and needs no more runs where it is not.
+
+{rates}
+
 ## What page tags cannot see
 
 Whatever their width: bytes that change in a page that is rightly owned (bit flips), residue, a poisoned
@@ -183,7 +263,9 @@ def main():
     figure(rows, path.replace(".md", ".svg"))
     text = TEXT.format(config=CONFIG, matrix="\n".join(matrix(rows)),
                        widths="\n".join(width_table(kvtwin)),
-                       alone="\n".join(alone_table(kvtwin)))
+                       alone="\n".join(alone_table(kvtwin)), costs="\n".join(cost_table(rows)),
+                       policies="\n".join(policy_table(kvtwin)), soak=soak_line(kvtwin),
+                       rates="\n".join(rate_table(kvtwin)))
     with open(path, "w", encoding="utf-8") as file:
         file.write(text)
 

@@ -259,6 +259,34 @@ run "a plan that rates draw" 0 inject configs/examples/faults.yaml --print-plan 
     --set 'faults.rates=[{fault: bit-flip, rate: 20, per: hour}]'
 out_has "  plan:"
 out_has "  - {fault: bit-flip, variant: kv, at: "
+for round in killed whole; do
+    run "a campaign on disk, $round" 0 inject configs/examples/faults.yaml --trials 20 -o "$work/$round.h5" \
+        --set fleet.decode.guard=tag-side --set 'faults.kinds=[stale-reader, late-write]'
+    cp "$work/out" "$work/$round.txt"
+    [ ! -e "$work/$round.h5.journal" ] || fail "a journal is left"
+    [ "$round" = killed ] || break
+    rm "$work/killed.h5"
+    "$kvtwin" inject configs/examples/faults.yaml --trials 20 -o "$work/killed.h5" -q \
+        --set fleet.decode.guard=tag-side --set 'faults.kinds=[stale-reader, late-write]' >"$work/out" &
+    job=$!
+    while [ ! -e "$work/killed.h5.journal" ] && [ ! -e "$work/killed.h5" ]; do sleep 0.01; done
+    kill -9 $job 2>/dev/null
+    wait $job 2>/dev/null
+    if [ -e "$work/killed.h5.journal" ]; then
+        run "another seed does not go on" 3 inject configs/examples/faults.yaml --trials 20 -o "$work/killed.h5" \
+            --seed 77 --set fleet.decode.guard=tag-side --set 'faults.kinds=[stale-reader, late-write]'
+        err_has "belongs to another job"
+    fi
+    run "it goes on" 0 inject configs/examples/faults.yaml --trials 20 -o "$work/killed.h5" \
+        --set fleet.decode.guard=tag-side --set 'faults.kinds=[stale-reader, late-write]'
+    cmp -s "$work/out" "$work/killed.txt" || fail "a campaign that went on says something else"
+done
+cmp -s "$work/killed.h5" "$work/whole.h5" || fail "a campaign that went on has other bytes"
+run "escapes per request" 0 inject configs/examples/faults.yaml --trials 8 --estimator importance --format json \
+    --set fleet.decode.guard=tag-side --set 'faults.rates=[{fault: stale-reader, rate: 1e-3, per: hour}]'
+out_has '"estimator": "importance"'
+run "an unknown estimator" 2 inject configs/examples/faults.yaml --estimator guessed
+err_has "want counted, forced or importance"
 run "a share above 1" 3 inject configs/examples/faults.yaml --set fleet.decode.guard=none \
     --set 'faults.rates=[{fault: partial-transfer, rate: 1.5, per: transfer}]'
 err_has "a rate per transfer is a share: want 0 to 1, got 1.5"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim/plan/campaign.h"
+#include "sim/plan/fault_estimate.h"
 #include "tests/check.h"
 
 static const char fleet[] =
@@ -156,6 +156,31 @@ static void inflated_plans_weigh_what_they_should(void)
     end();
 }
 
+/* Weighted runs at inflated rates, with tags that are forced to be equal, find what is counted. */
+static void importance_sampling_agrees_with_counting(void)
+{
+    struct kvt_campaign_options how = {.threads = 2};
+    struct kvt_fault_estimate counted, weighted, again;
+    struct kvt_err err = {0};
+    const char *faults = "  everywhere: true\n"
+                         "  trials: 1200\n"
+                         "  rates: [{fault: wrong-map, variant: foreign, rate: 12, per: hour}]\n";
+    if (!begin(faults, "fleet.decode.guard={tag-side: {bits: 4, values: random, "
+                       "check: before-read}}"))
+        return;
+    CHECK_OK(kvt_fault_estimate(&config, &how, false, 0, &counted, &err), err);
+    CHECK_OK(kvt_fault_estimate(&config, &how, true, 3, &weighted, &err), err);
+    how.threads = 1;
+    CHECK_OK(kvt_fault_estimate(&config, &how, true, 3, &again, &err), err);
+    CHECK_NOTE(memcmp(&weighted, &again, sizeof again) == 0, "for any number of threads");
+    struct kvt_estimate naive = kvt_fault_estimate_escapes(&counted);
+    struct kvt_estimate rare = kvt_fault_estimate_escapes(&weighted);
+    CHECK(naive.hits >= 10 && rare.effective > 50);
+    CHECK(fabs(naive.p - rare.p) < 3 * sqrt(naive.error * naive.error + rare.error * rare.error));
+    CHECK_NOTE(rare.error < naive.error / 2, "it is much closer with as many runs");
+    end();
+}
+
 /* ---- plans -------------------------------------------------------------------------------- */
 
 static void a_printed_plan_ends_in_the_same_way(void)
@@ -241,6 +266,7 @@ const struct check_test check_fault_plan[] = {
     {"lemons carry most and change no mean", lemons_carry_most_and_change_no_mean, false},
     {"shares strike their requests", shares_strike_their_requests, false},
     {"inflated plans weigh what they should", inflated_plans_weigh_what_they_should, false},
+    {"importance sampling agrees with counting", importance_sampling_agrees_with_counting, false},
     {"a printed plan ends in the same way", a_printed_plan_ends_in_the_same_way, false},
     {"what cannot be drawn is refused", what_cannot_be_drawn_is_refused, false},
     {0},

@@ -12,8 +12,10 @@ static bool differs(struct kvt_faults *faults, const struct kvt_guards *guards,
     if (!faults->force_aliases || is_free || !kvt_tag_by_chance(&guards->tag, &d->expected, stored))
         return (is_free ? KVT_TAG_FREE : kvt_tag_value(&guards->tag, stored)) !=
                kvt_tag_value(&guards->tag, &d->expected);
-    if (!d->forced)
+    if (!d->forced) {
         kvt_force(1 / kvt_tag_values(&guards->tag), &faults->log_weight);
+        kvt_force(1 / kvt_tag_values(&guards->tag), &faults->results[d->strike].log_weight);
+    }
     d->forced = true;
     return false;
 }

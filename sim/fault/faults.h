@@ -91,6 +91,7 @@ struct kvt_fault_result { /* of one strike */
     int32_t spoiled;      /* requests that were lost or put out wrong tokens */
     int32_t saved;        /* requests that were computed or fetched again */
     int64_t again;        /* tokens that this took */
+    double log_weight;    /* of tags that were forced to be equal for its sake */
     double held_page_s;   /* pages out of use for its sake, by seconds */
     int64_t leaked;       /* wrong tokens that went out */
     kvt_ticks exposed_at, detected_at;

@@ -3,7 +3,9 @@
  *
  * Fourteen classes, F1 to F14, each in one or more variants. A strike has a time, a target (or
  * none: one is drawn from the strike's own stream), and two numbers whose meaning is the variant's.
- * Armed ones (*) wait from their time on for the first event that fits.
+ * Armed ones (*) wait from their time on for the first event that fits. premature-free/step never
+ * does harm in this core: a decode replica reserves pages before prefill starts, so whoever gets
+ * the page writes to it after the step in flight has ended.
  *
  *    class, variant           what happens                              amount       delay
  *  1 stale-reader page        reads a page that was its own once        generations  age of it

@@ -168,15 +168,18 @@ static void merge(struct kvt_cell *cell, const struct kvt_cell *part)
     kvt_tally_merge(&cell->forced, &part->forced);
 }
 
-#define PART 16 /* trials in a row by one thread: the unit of work, and of adding up in order */
+#define PART KVT_PART_TRIALS
 
 struct work {
     const struct kvt_config *config;
     const struct kvt_campaign_options *options;
     kvt_ticks from, until;
     struct trunk *trunks; /* [threads] */
-    struct kvt_cell *parts;
+    struct kvt_part *parts;
     int64_t per_kind, part_count, done;
+    int32_t trunk_count;
+    bool failed; /* to keep a part; says err */
+    struct kvt_err *err;
     enum kvt_fault_kind kinds[KVT_FAULT_COUNT];
 };
 
@@ -195,19 +198,22 @@ static void run_part(struct work *work, int64_t number)
     const struct kvt_config *config = work->config;
     struct trunk *trunk = &work->trunks[omp_get_thread_num()];
     enum kvt_fault_kind kind = work->kinds[number / work->per_kind];
-    struct kvt_cell *part = &work->parts[number];
+    struct kvt_part *part = &work->parts[number];
     int64_t first = number % work->per_kind * PART;
-    bool tagged = tags_decide(config), branch = work->options->branch;
+    bool tagged = tags_decide(config) && !work->options->count_only, branch = work->options->branch;
+    part->first = first;
     for (int64_t trial = first; trial < first + PART && trial < config->faults.trials; trial++) {
         struct kvt_strike strike =
             kvt_fault_draw(config->run.seed, kind, trial, work->from, work->until);
         uint64_t seed = kvt_fault_trial_seed(config->run.seed, kind, trial);
         const struct kvt_fault_result *result = run_trial(trunk, &strike, seed, false, branch);
-        count_result(part, &strike, result);
+        count_result(&part->cell, &strike, result);
+        part->strikes[part->count] = strike;
+        part->results[part->count++] = *result;
         if (!tagged)
             continue;
         result = run_trial(trunk, &strike, seed, true, branch);
-        kvt_tally_add(&part->forced, result->outcome == KVT_OUTCOME_ESCAPED,
+        kvt_tally_add(&part->cell.forced, result->outcome == KVT_OUTCOME_ESCAPED,
                       trunk->simulation.faults->log_weight);
     }
 }
@@ -222,11 +228,19 @@ static void run_parts(struct work *work, int32_t threads)
     const struct kvt_campaign_options *options = work->options;
 #pragma omp parallel for schedule(dynamic) num_threads(threads)
     for (int64_t i = 0; i < work->part_count; i++) {
-        if (is_stopped(options))
+        const struct kvt_part_store *store = options->store;
+        const struct kvt_part *known = store != NULL ? store->known(store->context, i) : NULL;
+        if (is_stopped(options) || work->failed)
             continue;
-        run_part(work, i);
+        if (known != NULL)
+            work->parts[i] = *known;
+        else
+            run_part(work, i);
 #pragma omp critical(campaign)
         {
+            if (known == NULL && store != NULL && !work->failed)
+                work->failed =
+                    store->finished(store->context, i, &work->parts[i], work->err) != KVT_OK;
             work->done++;
             if (options->progress != NULL)
                 options->progress(options->progress_context,
@@ -253,7 +267,12 @@ static struct kvt_clean run_clean(struct work *work, struct kvt_cell *cell)
     bool serves = simulation->fleet->present[KVT_ROLE_SERVE];
     const struct kvt_memory *memory =
         &simulation->fleet->roles[serves ? KVT_ROLE_SERVE : KVT_ROLE_DECODE].plan.memory;
-    struct kvt_clean clean = {.guard_bytes = memory->ledger[KVT_LEDGER_TAGS]};
+    struct kvt_clean clean = {.guard_bytes = memory->ledger[KVT_LEDGER_TAGS],
+                              .false_aborts = simulation->faults->results[0].false_aborts,
+                              .unfinished = core->live};
+    kvt_core_audit(core);
+    for (int32_t i = 0; i < core->replica_count; i++)
+        clean.pages_left += core->replicas[i].pages.held;
     int64_t counted = 0;
     double sum = 0;
     kvt_ticks last = 0;
@@ -286,13 +305,16 @@ static enum kvt_status prepare(struct work *work, int32_t threads, struct kvt_er
     const struct kvt_config_faults *faults = &work->config->faults;
     work->from = kvt_ticks_from_seconds(faults->from);
     work->until = faults->until < 0 ? -1 : kvt_ticks_from_seconds(faults->until);
+    bool strikes = (faults->kinds & ~UINT32_C(1)) != 0; /* otherwise one run, and no way back */
+    bool branch = work->options->branch && strikes;
+    threads = strikes ? threads : 1;
     work->trunks = calloc((size_t)threads, sizeof *work->trunks);
+    work->trunk_count = threads;
     if (work->trunks == NULL)
         return kvt_err_set(err, KVT_ENOMEM, "no memory for %d threads", threads);
     for (int32_t i = 0; i < threads; i++)
-        KVT_TRY(trunk_init(&work->trunks[i], work->config, work->from, work->until,
-                           work->options->branch, work->options->exact,
-                           i == 0 ? work->options->talk : NULL, err));
+        KVT_TRY(trunk_init(&work->trunks[i], work->config, work->from, work->until, branch,
+                           work->options->exact, i == 0 ? work->options->talk : NULL, err));
     if (work->until < 0) {
         const struct kvt_trace *trace = &work->trunks[0].simulation.trace;
         work->until = trace->count > 0 ? trace->arrival[trace->count - 1] : 0;
@@ -316,25 +338,27 @@ enum kvt_status kvt_campaign_run(const struct kvt_config *config,
                                  struct kvt_cell cells[KVT_FAULT_COUNT], struct kvt_err *err)
 {
     int32_t threads = options->threads > 0 ? options->threads : omp_get_max_threads();
-    struct work work = {.config = config, .options = options};
+    struct work work = {.config = config, .options = options, .err = err};
     for (int32_t kind = 0; kind < KVT_FAULT_COUNT; kind++)
         cells[kind] = (struct kvt_cell){.kind = (enum kvt_fault_kind)kind};
     enum kvt_status status = prepare(&work, threads, err);
     if (status == KVT_OK) {
         run_parts(&work, threads);
         for (int64_t i = 0; i < work.part_count; i++)
-            merge(&cells[work.kinds[i / work.per_kind]], &work.parts[i]);
-        if (!is_stopped(options)) {
+            merge(&cells[work.kinds[i / work.per_kind]], &work.parts[i].cell);
+        if (work.failed)
+            status = err->status;
+        if (!is_stopped(options) && status == KVT_OK) {
             struct kvt_clean clean = run_clean(&work, &cells[KVT_FAULT_NONE]);
             for (int32_t kind = 0; kind < KVT_FAULT_COUNT; kind++)
                 cells[kind].clean = clean;
         }
-        if (is_stopped(options))
+        if (is_stopped(options) && status == KVT_OK)
             status =
                 kvt_err_set(err, KVT_EINTR, "interrupted after %lld of %lld trials",
                             (long long)(work.done * PART), (long long)(work.part_count * PART));
     }
-    for (int32_t i = 0; work.trunks != NULL && i < threads; i++)
+    for (int32_t i = 0; work.trunks != NULL && i < work.trunk_count; i++)
         trunk_release(&work.trunks[i]);
     free(work.trunks);
     free(work.parts);

@@ -25,9 +25,11 @@
 
 /* The config's run without a strike: what its guards cost. */
 struct kvt_clean {
-    double duration_s;   /* to its last event */
-    int64_t requests;    /* that completed */
-    double mean_tpot_s;  /* of those with two tokens at least */
+    double duration_s;  /* to its last event */
+    int64_t requests;   /* that completed */
+    double mean_tpot_s; /* of those with two tokens at least */
+    int64_t false_aborts, pages_left,
+        unfinished;      /* hits of guards; pages and requests at its end */
     int64_t guard_bytes; /* per GPU of the decode or serve role, beside the pages */
 };
 
@@ -46,11 +48,34 @@ struct kvt_cell {
     struct kvt_tally forced;            /* of trials with forced aliases; runs 0: none */
 };
 
+#define KVT_PART_TRIALS                                                                            \
+    16 /* in a row by one thread: the unit of work, and of adding up in order                      \
+        */
+
+struct kvt_part { /* plain bytes: it may be stored and read again by the same program */
+    struct kvt_cell cell;
+    int64_t first;
+    int32_t count; /* trials */
+    struct kvt_strike strikes[KVT_PART_TRIALS];
+    struct kvt_fault_result results[KVT_PART_TRIALS];
+};
+
+/* Where finished parts are kept. known: a part that was finished before, or NULL; any thread.
+ * finished: one thread at a time; ends the campaign when it is not KVT_OK. */
+struct kvt_part_store {
+    void *context;
+    const struct kvt_part *(*known)(void *context, int64_t part);
+    enum kvt_status (*finished)(void *context, int64_t part, const struct kvt_part *done,
+                                struct kvt_err *err);
+};
+
 struct kvt_campaign_options {
     int32_t threads; /* 0: as OpenMP has */
     bool branch;
-    bool exact;                        /* decode steps one by one: the same result */
-    const volatile sig_atomic_t *stop; /* NULL: never */
+    bool exact;                         /* decode steps one by one: the same result */
+    bool count_only;                    /* no forced aliases */
+    const struct kvt_part_store *store; /* NULL: none */
+    const volatile sig_atomic_t *stop;  /* NULL: never */
     void (*progress)(void *context, double fraction, int64_t done); /* NULL: none */
     void *progress_context;
     FILE *talk;

@@ -1,6 +1,7 @@
 #include "sim/plan/fault_rates.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #include "sim/plan/fault_plan.h"
 
@@ -13,8 +14,8 @@ struct draw {
     double inflate;
     struct kvt_strike *strikes;
     int32_t count;
-    double log_weight;
-    double from, until; /* s */
+    double log_weight, mean; /* mean: strikes without inflation */
+    double from, until;      /* s */
 };
 
 /* ---- checks ------------------------------------------------------------------------------- */
@@ -154,6 +155,7 @@ static enum kvt_status draw_process(struct draw *draw, int32_t row,
             per_s *= 1e-9 * (double)memory->kv_pool_bytes;
         double inflated = per_s * draw->inflate, span = draw->until - draw->from;
         struct kvt_stream stream = stream_of(draw, row, false, id);
+        draw->mean += per_s * span;
         draw->log_weight += (inflated - per_s) * span;
         if (inflated <= 0)
             continue;
@@ -182,6 +184,7 @@ static enum kvt_status draw_shares(struct draw *draw, int32_t row,
         if (!leaves || trace->output[r] < 2 || at < draw->from || at >= draw->until)
             continue;
         struct kvt_stream stream = stream_of(draw, row, false, r);
+        draw->mean += p;
         if (p > 0 && kvt_bias_event(&stream, p, biased, &draw->log_weight))
             KVT_TRY(add(draw, rate, variant, at, KVT_NONE, r, err));
     }
@@ -211,26 +214,47 @@ static enum kvt_status draw_row(struct draw *draw, int32_t row, struct kvt_err *
     return draw_shares(draw, row, rate, variant, err);
 }
 
+static enum kvt_status draw_all(const struct kvt_simulation *base, uint64_t seed, double inflate,
+                                struct kvt_strike strikes[], struct draw *draw, struct kvt_err *err)
+{
+    const struct kvt_config *config = base->config;
+    const struct kvt_trace *trace = &base->trace;
+    *draw = (struct draw){
+        .base = base, .config = config, .seed = seed, .inflate = inflate, .strikes = strikes};
+    draw->from = config->faults.from;
+    draw->until = config->faults.until >= 0 ? config->faults.until
+                  : config->run.until >= 0  ? config->run.until
+                  : trace->count > 0 ? kvt_seconds_from_ticks(trace->arrival[trace->count - 1])
+                                     : 0;
+    KVT_TRY(kvt_fault_plan(config, base->des.core.replica_count, strikes, &draw->count, err));
+    KVT_TRY(check_targets(draw, err));
+    for (int32_t row = 0; row < config->faults.rates.count; row++)
+        KVT_TRY(draw_row(draw, row, err));
+    return KVT_OK;
+}
+
 enum kvt_status kvt_fault_draw_plan(const struct kvt_simulation *base, uint64_t seed,
                                     double inflate, struct kvt_strike strikes[], int32_t *count,
                                     double *log_weight, struct kvt_err *err)
 {
-    const struct kvt_config *config = base->config;
-    const struct kvt_trace *trace = &base->trace;
-    struct draw draw = {
-        .base = base, .config = config, .seed = seed, .inflate = inflate, .strikes = strikes};
-    draw.from = config->faults.from;
-    draw.until = config->faults.until >= 0 ? config->faults.until
-                 : config->run.until >= 0  ? config->run.until
-                 : trace->count > 0 ? kvt_seconds_from_ticks(trace->arrival[trace->count - 1])
-                                    : 0;
-    KVT_TRY(kvt_fault_plan(config, base->des.core.replica_count, strikes, &draw.count, err));
-    KVT_TRY(check_targets(&draw, err));
-    for (int32_t row = 0; row < config->faults.rates.count; row++)
-        KVT_TRY(draw_row(&draw, row, err));
+    struct draw draw;
+    KVT_TRY(draw_all(base, seed, inflate, strikes, &draw, err));
     *count = draw.count;
     *log_weight = draw.log_weight;
     return KVT_OK;
+}
+
+enum kvt_status kvt_fault_plan_mean(const struct kvt_simulation *base, double *mean,
+                                    struct kvt_err *err)
+{
+    struct draw draw;
+    struct kvt_strike *strikes = malloc(KVT_STRIKES_MAX * sizeof *strikes);
+    if (strikes == NULL)
+        return kvt_err_set(err, KVT_ENOMEM, "no memory for %d strikes", KVT_STRIKES_MAX);
+    enum kvt_status status = draw_all(base, base->config->run.seed, 1, strikes, &draw, err);
+    *mean = draw.mean;
+    free(strikes);
+    return status;
 }
 
 /* ---- printing ----------------------------------------------------------------------------- */

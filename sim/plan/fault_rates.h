@@ -31,6 +31,10 @@ enum kvt_status kvt_fault_draw_plan(const struct kvt_simulation *base, uint64_t 
                                     double inflate, struct kvt_strike strikes[], int32_t *count,
                                     double *log_weight, struct kvt_err *err);
 
+/* How many strikes the rates draw for a run on average. */
+enum kvt_status kvt_fault_plan_mean(const struct kvt_simulation *base, double *mean,
+                                    struct kvt_err *err);
+
 /* The strikes as rows of a config's faults.plan. */
 void kvt_fault_print_plan(const struct kvt_strike strikes[], int32_t count, FILE *out);
 

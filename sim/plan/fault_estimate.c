@@ -1,0 +1,166 @@
+#include "sim/plan/fault_estimate.h"
+
+#include <math.h>
+#include <omp.h>
+#include <stdlib.h>
+
+#include "sim/plan/fault_rates.h"
+
+#define RUNS_OF_A_PART 8 /* in a row by one thread: the unit of work, and of adding up in order */
+
+struct job {
+    const struct kvt_simulation *base;
+    const struct kvt_campaign_options *options;
+    bool importance;
+    double inflate;
+    int64_t runs, done;
+    struct part {
+        struct kvt_tally tally;
+        int64_t strikes, activated;
+    } * parts;
+    struct kvt_err err; /* of the first run that failed */
+};
+
+static uint64_t seed_of(const struct job *job, int64_t run)
+{
+    struct kvt_stream stream;
+    kvt_stream_init(&stream, job->base->config->run.seed, KVT_PURPOSE_FAULT,
+                    UINT64_C(6) << 61 | (uint64_t)run);
+    uint64_t high = kvt_stream_u32(&stream);
+    return high << 32 | kvt_stream_u32(&stream);
+}
+
+/* Requests with wrong tokens, each weighed by the chance of the tags that were forced for it. */
+static double escaped(const struct kvt_faults *faults)
+{
+    double sum = 0;
+    for (int32_t i = 0; i < faults->count; i++) {
+        const struct kvt_fault_result *result = &faults->results[i];
+        if (result->outcome == KVT_OUTCOME_ESCAPED)
+            sum += result->spoiled * exp(result->log_weight);
+    }
+    return sum;
+}
+
+static enum kvt_status run_once(const struct job *job, int64_t number, struct kvt_strike strikes[],
+                                struct part *part, struct kvt_err *err)
+{
+    struct kvt_simulation simulation;
+    uint64_t seed = seed_of(job, number);
+    int32_t count;
+    double log_weight;
+    KVT_TRY(kvt_fault_draw_plan(job->base, seed, job->inflate, strikes, &count, &log_weight, err));
+    part->strikes += count;
+    if (count == 0) { /* nothing can go wrong */
+        kvt_tally_add(&part->tally, 0, 0);
+        return KVT_OK;
+    }
+    struct kvt_simulate_options how = {
+        .exact = job->options->exact, .named = true, .strikes = strikes, .strike_count = count};
+    KVT_TRY(kvt_simulation_init_with_errors(&simulation, job->base, NULL, &how, err));
+    simulation.faults->seed = seed;
+    simulation.faults->force_aliases = job->importance;
+    enum kvt_status status = kvt_simulation_run(&simulation, &how, err);
+    for (int32_t i = 0; i < count; i++)
+        part->activated += simulation.faults->results[i].activated;
+    kvt_tally_add(&part->tally, escaped(simulation.faults), log_weight);
+    kvt_simulation_release(&simulation);
+    return status;
+}
+
+static void run_part(struct job *job, int64_t number)
+{
+    struct kvt_err err = {0};
+    struct kvt_strike *strikes = malloc(KVT_STRIKES_MAX * sizeof *strikes);
+    if (strikes == NULL)
+        kvt_err_set(&err, KVT_ENOMEM, "no memory for %d strikes", KVT_STRIKES_MAX);
+    int64_t end = (number + 1) * RUNS_OF_A_PART;
+    for (int64_t i = number * RUNS_OF_A_PART; i < end && i < job->runs && err.status == KVT_OK; i++)
+        run_once(job, i, strikes, &job->parts[number], &err);
+    free(strikes);
+#pragma omp critical(estimate)
+    {
+        const struct kvt_campaign_options *options = job->options;
+        job->done += RUNS_OF_A_PART;
+        if (err.status != KVT_OK && job->err.status == KVT_OK)
+            job->err = err;
+        if (options->progress != NULL)
+            options->progress(options->progress_context, (double)job->done / (double)job->runs,
+                              job->done);
+    }
+}
+
+static bool is_over(const struct job *job)
+{
+    return (job->options->stop != NULL && *job->options->stop != 0) || job->err.status != KVT_OK;
+}
+
+static enum kvt_status run_all(struct job *job, struct kvt_fault_estimate *estimate,
+                               struct kvt_err *err)
+{
+    int64_t parts = (job->runs + RUNS_OF_A_PART - 1) / RUNS_OF_A_PART;
+    int32_t threads = job->options->threads > 0 ? job->options->threads : omp_get_max_threads();
+    job->parts = calloc((size_t)parts, sizeof *job->parts);
+    if (job->parts == NULL)
+        return kvt_err_set(err, KVT_ENOMEM, "no memory for %lld runs", (long long)job->runs);
+#pragma omp parallel for schedule(dynamic) num_threads(threads)
+    for (int64_t i = 0; i < parts; i++) {
+        bool over;
+#pragma omp critical(estimate)
+        over = is_over(job);
+        if (!over)
+            run_part(job, i);
+    }
+    for (int64_t i = 0; i < parts; i++) {
+        kvt_tally_merge(&estimate->tally, &job->parts[i].tally);
+        estimate->strikes += job->parts[i].strikes;
+        estimate->activated += job->parts[i].activated;
+    }
+    free(job->parts);
+    if (job->err.status != KVT_OK) {
+        *err = job->err;
+        return err->status;
+    }
+    if (is_over(job))
+        return kvt_err_set(err, KVT_EINTR, "interrupted after %lld of %lld runs",
+                           (long long)estimate->tally.runs, (long long)job->runs);
+    return KVT_OK;
+}
+
+enum kvt_status kvt_fault_estimate(const struct kvt_config *config,
+                                   const struct kvt_campaign_options *options, bool importance,
+                                   double inflate, struct kvt_fault_estimate *estimate,
+                                   struct kvt_err *err)
+{
+    struct kvt_simulation base;
+    struct kvt_simulate_options how = {.named = true, .talk = options->talk};
+    if (config->faults.rates.count == 0 || config->faults.plan.count > 0)
+        return kvt_err_at(err, KVT_ECONFIG, config->faults.where,
+                          "faults: an estimate per request wants rates, and no plan");
+    KVT_TRY(kvt_simulation_init(&base, config, &how, err));
+    *estimate = (struct kvt_fault_estimate){
+        .runs = config->faults.trials, .requests = base.trace.count, .inflate = 1};
+    enum kvt_status status = kvt_fault_plan_mean(&base, &estimate->mean, err);
+    if (status == KVT_OK && importance && estimate->mean > 0)
+        estimate->inflate = inflate > 0 ? inflate : fmax(1, 1 / estimate->mean);
+    struct job job = {.base = &base,
+                      .options = options,
+                      .importance = importance,
+                      .inflate = estimate->inflate,
+                      .runs = estimate->runs};
+    if (status == KVT_OK)
+        status = run_all(&job, estimate, err);
+    kvt_simulation_release(&base);
+    return status;
+}
+
+struct kvt_estimate kvt_fault_estimate_escapes(const struct kvt_fault_estimate *estimate)
+{
+    struct kvt_estimate e = kvt_tally_estimate(&estimate->tally, 0.95);
+    double requests = estimate->requests > 0 ? (double)estimate->requests : 1;
+    e.p /= requests;
+    e.low /= requests;
+    e.high /= requests;
+    e.error /= requests;
+    return e;
+}
