@@ -84,6 +84,8 @@ CUDA_LIBS   = -L$(CUDA_HOME)/lib64 -lcudart_static -lrt -ldl -lpthread -Wl,-Bsta
 CUDA_CPP    = $(if $(CUDA_HERE),$(if $(filter runtime/% kernels/cuda/%,$(1)),$(if $(wildcard runtime/device_cuda.c),-DKVT_CUDA=1) -isystem $(CUDA_HOME)/include))
 EMULATE    := g++ -std=c++17 -O1 -g $(WARN_CXX) $(WERROR) -ffp-contract=off -fsanitize=address,undefined \
               -fno-sanitize-recover=all -I.
+EMULATE_C   = gcc -std=c11 -O1 -g $(WERROR) $(ALL_CPPFLAGS) -DKVT_CUDA=1 -ffp-contract=off -fsanitize=address,undefined \
+              -fno-sanitize-recover=all
 
 ALL_CPPFLAGS = -I. -D_POSIX_C_SOURCE=200809L $(if $(X86),-DKVT_X86) -DKVT_VERSION='"$(VERSION)"' $(PKG_CFLAGS) $(CPPFLAGS)
 ALL_CFLAGS   = -std=c11 $(WARN) $(WERROR) -ffp-contract=off $(OPENMP) $(MODE_$(MODE)) $(CFLAGS)
@@ -118,8 +120,10 @@ ALONE     := $(HEADERS:%=$(B)/%.ok)
 CUDA_CHECK := $(filter-out tests/cuda/emula%,$(wildcard tests/cuda/*.cc tests/cuda/*.cu))
 EMULATED  := $(patsubst %,build/emulate/%.o,$(notdir $(filter-out tests/cuda/on_device.cc,\
              $(wildcard kernels/cuda/*.cu tests/cuda/*.cc tests/cuda/*.cu))))
-REFERENCE := $(patsubst %,build/emulate/%.o,$(wildcard kernels/*.c) sim/base/status.c sim/base/assert.c)
-DEPS      := $(FUZZ_OBJ:.o=.d) $(REPLAY:.o=.d) $(B)/tests/swarm.d $(EMULATED:.o=.d) $(REFERENCE:.o=.d) $(LIB_OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(BENCHES:=.d) $(ALONE:.ok=.d) $(B)/cli/main.d
+REFERENCE := $(patsubst %,build/emulate/%.o,$(wildcard kernels/*.c) kernels/cuda/gemm.c sim/base/status.c sim/base/assert.c)
+ENGINE    := $(patsubst %,build/emulate/%.o,$(wildcard runtime/*.c) tests/cuda/engine.c) \
+             $(filter-out build/emulate/main.% build/emulate/emulation.% $(patsubst tests/cuda/%,build/emulate/%.o,$(filter-out %/emulated.cc,$(wildcard tests/cuda/*.c[cu]))),$(EMULATED))
+DEPS      := $(FUZZ_OBJ:.o=.d) $(REPLAY:.o=.d) $(B)/tests/swarm.d $(EMULATED:.o=.d) $(REFERENCE:.o=.d) $(ENGINE:.o=.d) $(LIB_OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(BENCHES:=.d) $(ALONE:.ok=.d) $(B)/cli/main.d
 
 Q   := $(if $(filter 1,$(V)),,@)
 say  = @printf '  %-5s %s\n' $(1) '$@'
@@ -182,7 +186,7 @@ mutants-here: $(B)/swarm
 cuda: $(if $(CUDA_HERE),all $(CUDA_OBJ) build/cuda-check) ## compile the CUDA kernels; registers, spills and instructions as meant
 	$(Q)scripts/cuda.sh '$(CUDA_HERE)' $(filter %.cu.o,$(CUDA_OBJ))
 
-cuda-emulated: build/emulate/check $(if $(CUDA_HERE),build/cuda-check) ## the CUDA kernels on the host, under sanitizers, with mutants
+cuda-emulated: build/emulate/check build/emulate/engine $(if $(CUDA_HERE),build/cuda-check) ## the CUDA kernels on the host, under sanitizers, with mutants
 	$(Q)tests/cuda.sh build/emulate
 
 # The seed of `make check` is the commit, so that every commit looks at other worlds.
@@ -318,6 +322,11 @@ build/emulate/check: $(EMULATED) build/emulate/reference.a
 	$(call say,LINK)
 	$(Q)$(EMULATE) -o $@ $^ -lm
 
+# Engines over the emulated device. What lies above the runtime is taken as it was built.
+build/emulate/engine: $(ENGINE) build/emulate/reference.a $(B)/libkvtwin.a
+	$(call say,LINK)
+	$(Q)$(EMULATE) $(LTO) $(OPENMP) -o $@ $^ $(LIBS)
+
 build/emulate/reference.a: $(REFERENCE)
 	@rm -f $@
 	$(Q)ar rcs $@ $^
@@ -325,8 +334,7 @@ build/emulate/reference.a: $(REFERENCE)
 build/emulate/%.c.o: %.c Makefile | bootstrap-check
 	@mkdir -p $(@D)
 	$(call say,CC)
-	$(Q)gcc -std=c11 -O1 -g -D_POSIX_C_SOURCE=200809L -I. -ffp-contract=off -fsanitize=address,undefined \
-	    -fno-sanitize-recover=all -MMD -MP -c -o $@ $<
+	$(Q)$(EMULATE_C) -MMD -MP -c -o $@ $<
 
 vpath %.cu kernels/cuda tests/cuda
 vpath %.cc tests/cuda

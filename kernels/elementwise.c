@@ -71,3 +71,19 @@ void kvt_ref_argmax(const kvt_bf16 *logits, int32_t rows, int32_t columns, int32
         }
     }
 }
+
+void kvt_ref_combine(const struct kvt_combine *combine)
+{
+    int64_t dim = combine->dim;
+    for (int64_t row = 0; row < combine->rows; row++) {
+        const int32_t *place = combine->place + row * combine->topk;
+        const float *share = combine->share + row * combine->topk;
+        kvt_bf16 *y = combine->y + row * dim;
+        for (int64_t i = 0; i < dim; i++) {
+            float sum = combine->add ? kvt_bf16_to_float(y[i]) : 0.0f;
+            for (int32_t j = 0; j < combine->topk; j++)
+                sum += share[j] * kvt_bf16_to_float(combine->in[place[j] * dim + i]);
+            y[i] = kvt_bf16_from_float(sum);
+        }
+    }
+}

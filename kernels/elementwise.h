@@ -7,6 +7,8 @@
  *                position * base^(-2 j / dim), j of dim / 2
  *     argmax     the greedy token of each row of logits, the lowest index among equals; -1 for a
  *                row that holds a NaN, so that a poisoned request is seen
+ *     combine    y[row] = (add ? y[row] : 0) + sum over j of share[row][j] * in[place[row][j]], in
+ *                the order of j: what a row's routed experts gave
  *
  * x of add_norm is FP32 (the residual stream), everything else BF16; sums in FP32, the angle of
  * rope to 1e-5. A NaN comes out as NaN in every element that it takes part in. A model's step needs
@@ -19,6 +21,8 @@
  */
 #ifndef KVT_KERNELS_ELEMENTWISE_H
 #define KVT_KERNELS_ELEMENTWISE_H
+
+#include <stdbool.h>
 
 #include "kernels/formats.h"
 
@@ -33,16 +37,27 @@ struct kvt_rope {
     double base;
 };
 
+struct kvt_combine {
+    kvt_bf16 *y;          /* [rows][dim] */
+    const kvt_bf16 *in;   /* [..][dim] */
+    const int32_t *place; /* [rows][topk] rows of in */
+    const float *share;   /* [rows][topk] */
+    int32_t rows, topk, dim;
+    bool add;
+};
+
 void kvt_ref_add_norm(float *x, const kvt_bf16 *y, const kvt_bf16 *weight, float eps, int32_t rows,
                       int32_t dim, kvt_bf16 *out);
 void kvt_ref_silu_mul(const kvt_bf16 *in, int32_t rows, int32_t dim, kvt_bf16 *out);
 void kvt_ref_rope(const struct kvt_rope *rope);
 void kvt_ref_argmax(const kvt_bf16 *logits, int32_t rows, int32_t columns, int32_t *token);
+void kvt_ref_combine(const struct kvt_combine *combine);
 
 void kvt_cpu_add_norm(float *x, const kvt_bf16 *y, const kvt_bf16 *weight, float eps, int32_t rows,
                       int32_t dim, kvt_bf16 *out);
 void kvt_cpu_silu_mul(const kvt_bf16 *in, int32_t rows, int32_t dim, kvt_bf16 *out);
 void kvt_cpu_rope(const struct kvt_rope *rope);
 void kvt_cpu_argmax(const kvt_bf16 *logits, int32_t rows, int32_t columns, int32_t *token);
+void kvt_cpu_combine(const struct kvt_combine *combine); /* the bits of ref */
 
 #endif

@@ -49,6 +49,7 @@ struct kvt_int4_experts {
     const kvt_bf16 *a;        /* [row_begin[experts]][k] */
     const void *w;            /* packed, expert after expert, each kvt_*_int4_packed_bytes */
     kvt_bf16 *out;            /* [row_begin[experts]][n] */
+    int32_t rows;             /* row_begin[experts], for who cannot read that; 0: not told */
 };
 
 /* group 32 or 128 that divides k, sizes of at least 1 (m: 0) and at most 2^24 (k: 2^20),

@@ -50,8 +50,8 @@ extern const char *const kvt_backend_names[KVT_BACKEND_COUNT];
 
 struct kvt_device;
 
-/* What a backend is. Where there are no graphs, capture and the two after it are NULL. The
- * reference has no ceilings. */
+/* What a backend is. Where there are no graphs, capture and the two after it are NULL; a graph is
+ * kept until the device is closed. The reference has no ceilings. */
 struct kvt_device_ops {
     enum kvt_backend backend;
     bool host_memory;
@@ -87,6 +87,7 @@ struct kvt_device_ops {
     void (*rope)(struct kvt_device *device, const struct kvt_rope *rope);
     void (*argmax)(struct kvt_device *device, const kvt_bf16 *logits, int32_t rows, int32_t columns,
                    int32_t *token);
+    void (*combine)(struct kvt_device *device, const struct kvt_combine *combine);
     /* out[i] = from[row[i]], rows of row_bytes (even); out and from do not overlap. */
     void (*gather)(struct kvt_device *device, void *out, const void *from, const int32_t *row,
                    int32_t rows, size_t row_bytes);

@@ -193,12 +193,14 @@ PASS(cpu_append, struct kvt_kv_append, kvt_cpu_kv_append)
 PASS(cpu_convert, struct kvt_kv_convert, kvt_cpu_kv_convert)
 PASS(cpu_tag_check, struct kvt_tag_check, kvt_cpu_tag_check)
 PASS(cpu_rope, struct kvt_rope, kvt_cpu_rope)
+PASS(cpu_combine, struct kvt_combine, kvt_cpu_combine)
 PASS(ref_gemm, struct kvt_gemm, kvt_ref_gemm)
 PASS(ref_attention, struct kvt_attention_call, kvt_ref_attention)
 PASS(ref_append, struct kvt_kv_append, kvt_ref_kv_append)
 PASS(ref_convert, struct kvt_kv_convert, kvt_ref_kv_convert)
 PASS(ref_tag_check, struct kvt_tag_check, kvt_ref_tag_check)
 PASS(ref_rope, struct kvt_rope, kvt_ref_rope)
+PASS(ref_combine, struct kvt_combine, kvt_ref_combine)
 
 #define PASS_ELEMENTWISE(family)                                                                   \
     static void family##_add_norm(struct kvt_device *device, float *x, const kvt_bf16 *y,          \
@@ -325,6 +327,7 @@ const struct kvt_device_ops kvt_device_cpu_ops = {
     .ceiling_read = cpu_ceiling_read,
     .ceiling_empty = cpu_ceiling_empty,
     .ceiling_multiply = cpu_ceiling_multiply,
+    .combine = cpu_combine,
 };
 
 const struct kvt_device_ops kvt_device_reference_ops = {
@@ -356,4 +359,5 @@ const struct kvt_device_ops kvt_device_reference_ops = {
     .rope = ref_rope,
     .argmax = ref_argmax,
     .gather = cpu_gather,
+    .combine = ref_combine,
 };

@@ -170,11 +170,12 @@ static int32_t longest_pages(const struct kvt_trace *trace, int32_t page_tokens)
 static enum kvt_status init_moves(struct kvt_page_moves *moves, struct kvt_device *device,
                                   int32_t pages, struct kvt_err *err)
 {
-    KVT_TRY(kvt_mirror_init(&moves->mirror, device, (int64_t)pages * 20, "moving pages", err));
+    int64_t room = ((int64_t)pages + 3) / 4 * 4; /* every array starts on 16 bytes */
+    KVT_TRY(kvt_mirror_init(&moves->mirror, device, room * 20, "moving pages", err));
     moves->stamp = (uint64_t *)(void *)moves->mirror.host;
-    moves->source = (int32_t *)(void *)(moves->stamp + pages);
-    moves->target = moves->source + pages;
-    moves->tokens = moves->target + pages;
+    moves->source = (int32_t *)(void *)(moves->stamp + room);
+    moves->target = moves->source + room;
+    moves->tokens = moves->target + room;
     return KVT_OK;
 }
 
@@ -218,7 +219,7 @@ static void unbind(struct kvt_runtime *engine)
         replica->planned = NULL;
         replica->first = replica->count = 0;
     }
-    for (int32_t r = 0; engine->saved != NULL && r < engine->trace->count; r++)
+    for (int32_t r = 0; engine->saved != NULL && r < engine->text_count; r++)
         free(engine->saved[r].bytes);
     free(engine->saved);
     free(engine->text);
@@ -255,6 +256,7 @@ static enum kvt_status bind_text(struct kvt_runtime *engine, uint64_t seed, uint
 {
     const struct kvt_trace *trace = engine->trace;
     size_t count = (size_t)trace->count;
+    engine->text_count = trace->count; /* the trace may be gone when this is released */
     engine->text_begin = calloc(count + 1, sizeof *engine->text_begin);
     engine->saved = calloc(count, sizeof *engine->saved);
     engine->failed = calloc(count, 1);

@@ -104,6 +104,7 @@ struct kvt_runtime {
     int32_t replica_count;
     const struct kvt_core *core;   /* borrowed, from kvt_runtime_bind on */
     const struct kvt_trace *trace; /* borrowed */
+    int32_t text_count;            /* requests of the trace */
     int64_t *text_begin;           /* owned, [count + 1] */
     int32_t *text;                 /* owned */
     struct kvt_saved *saved;       /* owned, [count]; KV in host memory */

@@ -25,7 +25,7 @@ const char *const kvt_factor_names[KVT_FACTOR_COUNT] = {KVT_FACTORS(X)};
 enum kvt_status kvt_rows_init(struct kvt_rows *rows, struct kvt_device *device, int32_t rows_max,
                               int32_t table_max, struct kvt_err *err)
 {
-    int64_t n = rows_max;
+    int64_t n = ((int64_t)rows_max + 3) / 4 * 4; /* every array starts on 16 bytes */
     *rows = (struct kvt_rows){.rows_max = rows_max, .table_max = table_max};
     KVT_TRY(kvt_mirror_init(&rows->mirror, device, n * (2 * 8 + 6 * 4) + (int64_t)table_max * 4,
                             "the rows of a step", err));
@@ -123,20 +123,21 @@ static enum kvt_status take_routing(struct kvt_forward *f, const struct widths *
 {
     if (w->topk == 0)
         return KVT_OK;
-    size_t choices = (size_t)f->topk_rows;
-    size_t sums = (size_t)f->rows_max * (size_t)f->w->model->hidden;
-    size_t bytes =
-        sizeof *f->routing + choices * 20 + ((size_t)w->experts + 1) * 4 + sums * sizeof(float);
-    f->routing = calloc(1, bytes);
+    int64_t choices = f->topk_rows;
+    size_t logits = f->device->ops->host_memory ? 0 : (size_t)f->rows_max * (size_t)w->experts;
+    f->routing = calloc(1, sizeof *f->routing + (size_t)choices * 8 + logits * 2);
     if (f->routing == NULL)
-        return kvt_err_set(err, KVT_ENOMEM, "no memory to route %zu tokens", choices);
-    f->routing->choice = (int32_t *)(void *)(f->routing + 1);
-    f->routing->row = f->routing->choice + choices;
-    f->routing->expert = f->routing->row + choices;
-    f->routing->weight = (float *)(void *)(f->routing->expert + choices);
-    f->routing->share = f->routing->weight + choices;
-    f->routing->sum = f->routing->share + choices;
-    f->routing->row_begin = (int32_t *)(void *)(f->routing->sum + sums);
+        return kvt_err_set(err, KVT_ENOMEM, "no memory to route %lld tokens", (long long)choices);
+    struct kvt_routing *routing = f->routing;
+    routing->choice = (int32_t *)(void *)(routing + 1);
+    routing->weight = (float *)(void *)(routing->choice + choices);
+    routing->logits = logits > 0 ? (kvt_bf16 *)(void *)(routing->weight + choices) : NULL;
+    KVT_TRY(kvt_mirror_init(&routing->mirror, f->device, choices * 12 + (w->experts + 1) * 4,
+                            "routing", err));
+    routing->row = (int32_t *)(void *)routing->mirror.host;
+    routing->place = routing->row + choices;
+    routing->share = (float *)(void *)(routing->place + choices);
+    routing->row_begin = (int32_t *)(void *)(routing->share + choices);
     int64_t rows = f->topk_rows, d = f->w->model->hidden;
     KVT_TRY(take(f, &f->routed, rows * largest(d, w->expert) * 2, err));
     KVT_TRY(take(f, &f->routed_wide, rows * 2 * w->expert * 2, err));
@@ -199,8 +200,6 @@ enum kvt_status kvt_forward_init(struct kvt_forward *forward, struct kvt_kv_pool
         .plain_scale = 1.0f,
         .scale = 1.0f / sqrtf((float)(mla ? a->nope + a->rope : a->head_dim)),
     };
-    if (!pool->device->ops->host_memory && widths_of(weights->model).topk > 0)
-        return kvt_err_set(err, KVT_EDEVICE, "routed experts run on host devices only");
     enum kvt_status status = take_all(forward, err);
     if (status != KVT_OK)
         kvt_forward_release(forward);
@@ -212,31 +211,38 @@ void kvt_forward_release(struct kvt_forward *forward)
     for (int32_t i = 0; i < forward->piece_count; i++)
         kvt_device_give(forward->device, *forward->pieces[i], forward->sizes[i]);
     kvt_mirror_release(&forward->split_memory);
+    if (forward->routing != NULL)
+        kvt_mirror_release(&forward->routing->mirror);
     free(forward->routing);
     *forward = (struct kvt_forward){0};
 }
 
 /* ---- a step ------------------------------------------------------------------------------- */
 
-/* Wait, and charge the time between marks to what ended at the later one; the last one is the first
- * of those to come. What the device reports while there is somebody to tell. */
-static enum kvt_status read_marks(struct kvt_forward *f, struct kvt_err *err)
+void kvt_forward_wait(struct kvt_forward *forward)
 {
-    struct kvt_err unheard = {0};
+    struct kvt_err err = {0};
+    if (forward->device->ops->wait(forward->device, &err) != KVT_OK &&
+        forward->failure.status == KVT_OK)
+        forward->failure = err;
+}
+
+/* Wait, and charge the time between marks to what ended at the later one. */
+static void read_marks(struct kvt_forward *f)
+{
     const struct kvt_device_ops *ops = f->device->ops;
-    enum kvt_status status = ops->wait(f->device, err != NULL ? err : &unheard);
-    for (int32_t i = 1; i < f->marks && status == KVT_OK; i++)
+    kvt_forward_wait(f);
+    for (int32_t i = 1; i < f->marks && f->failure.status == KVT_OK; i++)
         f->spent[f->mark_part[i]] += ops->between(f->device, i - 1, i);
     f->marks = 0;
     ops->mark(f->device, f->marks++);
-    return status;
 }
 
 void kvt_forward_spend(struct kvt_forward *forward, enum kvt_part part)
 {
     if (!forward->device->ops->host_memory) {
         if (forward->marks == KVT_DEVICE_MARKS)
-            read_marks(forward, NULL);
+            read_marks(forward);
         forward->mark_part[forward->marks] = (uint8_t)part;
         forward->device->ops->mark(forward->device, forward->marks++);
         return;
@@ -440,6 +446,7 @@ static void begin(struct kvt_forward *f, struct kvt_rows *rows, struct kvt_rows 
     memset(f->spent, 0, sizeof f->spent);
     f->begun = kvt_device_now();
     f->marks = 0;
+    f->failure = (struct kvt_err){0};
     if (!f->device->ops->host_memory)
         f->device->ops->mark(f->device, f->marks++);
     kvt_split_plan(split, rows->context, rows->rows, f->pool->layout.page_tokens, PIECE_OVERHEAD);
@@ -479,5 +486,9 @@ enum kvt_status kvt_forward_step(struct kvt_forward *forward, struct kvt_rows *r
     choose(f, &there);
     device->ops->copy(device, &f->poisoned, f->poisoned_there, sizeof f->poisoned);
     kvt_forward_spend(f, KVT_PART_SMALL);
-    return device->ops->host_memory ? device->ops->wait(device, err) : read_marks(f, err);
+    if (device->ops->host_memory)
+        return device->ops->wait(device, err);
+    read_marks(f);
+    return f->failure.status == KVT_OK ? KVT_OK
+                                       : kvt_err_set(err, f->failure.status, "%s", f->failure.text);
 }

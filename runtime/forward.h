@@ -105,6 +105,7 @@ struct kvt_forward {
     double begun;
     int32_t marks;                       /* set since they were last read; not on host devices */
     uint8_t mark_part[KVT_DEVICE_MARKS]; /* what ended at each */
+    struct kvt_err failure;              /* of this step, heard of before its end */
 };
 
 /* Memory for steps of up to rows_max rows of which up to outputs_max want a next token. */
@@ -121,16 +122,22 @@ enum kvt_status kvt_forward_step(struct kvt_forward *forward, struct kvt_rows *r
 /* ---- moe.c ---------------------------------------------------------------------------------- */
 
 struct kvt_routing {
-    int32_t *row_begin;    /* [experts + 1] */
-    int32_t *row, *expert; /* [rows topk] in the order of experts: which row of the step */
-    int32_t *choice;       /* [rows][topk] */
-    float *weight, *share; /* of choice; in the order of experts */
-    float *sum;            /* [rows][hidden] scratch */
+    struct kvt_mirror mirror; /* has row_begin, row, place and share */
+    int32_t *row_begin;       /* [experts + 1] */
+    int32_t *row;             /* [rows topk] in the order of experts: which row of the step */
+    int32_t *place;           /* [rows][topk] where in that order, ascending */
+    float *share;             /* [rows][topk], of place */
+    int32_t *choice;          /* [rows][topk] */
+    float *weight;            /* [rows][topk], of choice */
+    kvt_bf16 *logits;         /* [rows][experts]; NULL on a host device */
 };
 
 /* The MLP block of a layer with routed experts: y = what is added to the residual. */
 void kvt_forward_moe(struct kvt_forward *forward, const struct kvt_layer_weights *layer,
                      int32_t rows);
+
+/* Wait in the midst of a step: what was copied to the host is there. */
+void kvt_forward_wait(struct kvt_forward *forward);
 
 /* Add the time since the last call to a part. */
 void kvt_forward_spend(struct kvt_forward *forward, enum kvt_part part);

@@ -5,14 +5,14 @@
 enum kvt_status kvt_tag_batch_init(struct kvt_tag_batch *batch, struct kvt_device *device,
                                    int32_t requests_max, int32_t pages_max, struct kvt_err *err)
 {
-    int64_t requests = requests_max, pages = pages_max;
+    int64_t requests = requests_max, pages = ((int64_t)pages_max + 3) / 4 * 4; /* on 16 bytes */
     *batch = (struct kvt_tag_batch){.requests_max = requests_max, .pages_max = pages_max};
-    KVT_TRY(kvt_mirror_init(&batch->mirror, device,
-                            pages * 12 + 8 + (requests + 1) * 4 + 4 + requests, "tag checks", err));
+    KVT_TRY(kvt_mirror_init(&batch->mirror, device, pages * 12 + 8 + (requests + 2) * 4 + requests,
+                            "tag checks", err));
     batch->want = (uint64_t *)(void *)batch->mirror.host;
-    batch->first = batch->want + pages;
-    batch->page = (int32_t *)(void *)(batch->first + 1);
-    batch->begin = batch->page + pages;
+    batch->page = (int32_t *)(void *)(batch->want + pages);
+    batch->first = (uint64_t *)(void *)(batch->page + pages);
+    batch->begin = (int32_t *)(void *)(batch->first + 1);
     batch->failures = batch->begin + requests + 1;
     batch->failed = (uint8_t *)(batch->failures + 1);
     return KVT_OK;

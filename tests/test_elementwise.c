@@ -192,11 +192,33 @@ static void argmax_is_exact_and_tells_poisoned_rows(void)
     with_each_isa(argmaxes);
 }
 
+/* By hand: two rows of two experts' outputs, on top of what is there and not. */
+static void combine_adds_by_shares(void)
+{
+    const kvt_bf16 one = 0x3f80, two = 0x4000, four = 0x4080, half = 0x3f00;
+    const kvt_bf16 in[] = {one, two, two, four, four, one};
+    const int32_t place[] = {0, 2, 1, 1};
+    const float share[] = {0.5f, 1.0f, 2.0f, 0.25f};
+    kvt_bf16 y[] = {half, half, half, half}, z[] = {half, half, half, half};
+    struct kvt_combine combine = {
+        .y = y, .in = in, .place = place, .share = share, .rows = 2, .topk = 2, .dim = 2};
+    kvt_ref_combine(&combine);
+    const float want[] = {4.5f, 2.0f, 4.5f, 9.0f};
+    for (int i = 0; i < 4; i++)
+        CHECK_CLOSE((double)kvt_bf16_to_float(y[i]), (double)want[i], 1e-9, "ref");
+    combine.y = z;
+    combine.add = true;
+    kvt_cpu_combine(&combine);
+    for (int i = 0; i < 4; i++)
+        CHECK_CLOSE((double)kvt_bf16_to_float(z[i]), (double)want[i] + 0.5, 1e-9, "cpu, added");
+}
+
 const struct check_test check_elementwise[] = {
     {"add_norm agrees with double", add_norm_agrees_with_double, false},
     {"silu_mul agrees with double", silu_mul_agrees_with_double, false},
     {"rope agrees with double and keeps to its heads",
      rope_agrees_with_double_and_keeps_to_its_heads, false},
+    {"combine adds by shares", combine_adds_by_shares, false},
     {"argmax is exact and tells poisoned rows", argmax_is_exact_and_tells_poisoned_rows, false},
     {0},
 };

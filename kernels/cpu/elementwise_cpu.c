@@ -55,3 +55,16 @@ void kvt_cpu_argmax(const kvt_bf16 *logits, int32_t rows, int32_t columns, int32
     for (int64_t row = 0; row < rows; row++)
         token[row] = isa->argmax(logits + row * columns, columns);
 }
+
+void kvt_cpu_combine(const struct kvt_combine *combine)
+{
+#pragma omp parallel for schedule(static)
+    for (int64_t row = 0; row < combine->rows; row++) {
+        struct kvt_combine one = *combine;
+        one.rows = 1;
+        one.y += row * one.dim;
+        one.place += row * one.topk;
+        one.share += row * one.topk;
+        kvt_ref_combine(&one);
+    }
+}

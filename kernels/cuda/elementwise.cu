@@ -7,6 +7,7 @@
  *
  *     budget add_norm_k 40     budget silu_mul_k 32   budget rope_k 64     budget argmax_k 32
  *     budget quantise_rows_k 40   budget copy_k 48    budget read_k 48     budget empty_k 16
+ *     budget gather_k 40          budget combine_k 40
  */
 #include "kernels/cuda/launch.cuh"
 
@@ -100,6 +101,44 @@ __global__ void __launch_bounds__(KVT_ROPE_DIM_MAX / 2) rope_k(struct rope_args 
         float low = bf16_value(x[0]), high = bf16_value(x[half]);
         x[0] = kvt_bf16_round(low * cosine - high * sine);
         x[half] = kvt_bf16_round(high * cosine + low * sine);
+    }
+}
+
+/* ---- gather, combine ---- */
+
+template <class T> struct gather_args {
+    T *out;
+    const T *from;
+    const int32_t *row;
+    int64_t count; /* of T in all */
+    int64_t width; /* of T in a row */
+};
+
+template <class T>
+__global__ void __launch_bounds__(ROW_THREADS) gather_k(struct gather_args<T> args)
+{
+    int64_t step = (int64_t)gridDim.x * ROW_THREADS;
+    for (int64_t i = (int64_t)blockIdx.x * ROW_THREADS + threadIdx.x; i < args.count; i += step) {
+        int64_t row = i / args.width;
+        args.out[i] = args.from[args.row[row] * args.width + i - row * args.width];
+    }
+}
+
+struct combine_args {
+    struct kvt_combine combine;
+};
+
+__global__ void __launch_bounds__(ROW_THREADS) combine_k(struct combine_args args)
+{
+    const struct kvt_combine &combine = args.combine;
+    int64_t step = (int64_t)gridDim.x * ROW_THREADS, count = (int64_t)combine.rows * combine.dim;
+    for (int64_t i = (int64_t)blockIdx.x * ROW_THREADS + threadIdx.x; i < count; i += step) {
+        int64_t row = i / combine.dim, column = i - row * combine.dim, at = row * combine.topk;
+        float sum = combine.add ? bf16_value(combine.y[i]) : 0.0f;
+        for (int j = 0; j < combine.topk; j++)
+            sum += combine.share[at + j] *
+                   bf16_value(combine.in[(int64_t)combine.place[at + j] * combine.dim + column]);
+        combine.y[i] = kvt_bf16_round(sum);
     }
 }
 
@@ -266,6 +305,38 @@ enum kvt_status kvt_cuda_rope(const struct kvt_rope *rope, void *stream, struct 
     struct rope_args args = {*rope};
     return KVT_LAUNCH(rope_k, dim3((unsigned)rope->rows), (unsigned)rope->dim / 2, 0, stream, args,
                       err);
+}
+
+template <class T>
+static enum kvt_status gather_of(void *out, const void *from, const int32_t *row, int32_t rows,
+                                 size_t row_bytes, void *stream, struct kvt_err *err)
+{
+    int64_t width = (int64_t)(row_bytes / sizeof(T));
+    struct gather_args<T> args = {
+        static_cast<T *>(out), static_cast<const T *>(from), row, rows *width, width
+    };
+    return kvt_launch("gather_k", gather_k<T>, strided_grid(args.count), ROW_THREADS, 0, stream,
+                      args, err);
+}
+
+enum kvt_status kvt_cuda_gather(void *out, const void *from, const int32_t *row, int32_t rows,
+                                size_t row_bytes, void *stream, struct kvt_err *err)
+{
+    if (rows < 1 || row_bytes < 1)
+        return KVT_OK;
+    return row_bytes % sizeof(uint4) == 0
+               ? gather_of<uint4>(out, from, row, rows, row_bytes, stream, err)
+               : gather_of<uint16_t>(out, from, row, rows, row_bytes, stream, err);
+}
+
+enum kvt_status kvt_cuda_combine(const struct kvt_combine *combine, void *stream,
+                                 struct kvt_err *err)
+{
+    if (combine->rows < 1)
+        return KVT_OK;
+    struct combine_args args = {*combine};
+    return KVT_LAUNCH(combine_k, strided_grid((int64_t)combine->rows * combine->dim), ROW_THREADS,
+                      0, stream, args, err);
 }
 
 enum kvt_status kvt_cuda_argmax(const kvt_bf16 *logits, int32_t rows, int32_t columns,

@@ -17,6 +17,9 @@
  * guards that are checked behind it (and poisoned for AddressSanitizer, which also watches device
  * memory: kvt_cuda_alloc is malloc here).
  *
+ * Device memory may be out of the host's reach but for launches: set_gate names a function that
+ * opens and closes it.
+ *
  * What it cannot find: bodies in PTX (device.cuh keeps a twin of each), races between blocks, and
  * anything about speed. A switch costs 10 to 20 ns, an mma 4 to 10 us under sanitizers.
  *
@@ -159,6 +162,12 @@ struct block {
 
 inline struct block now;
 inline struct fiber *me;
+inline void (*gate)(bool open); /* to device memory, around a launch; may be null */
+
+inline void set_gate(void (*function)(bool open))
+{
+    gate = function;
+}
 
 /* ---- switching ---- */
 
@@ -516,12 +525,16 @@ inline const char *run(const char *kernel, dim3 grid, dim3 size, size_t shared_b
     now.shared_bytes = shared_bytes;
     now.shared = shared_new(shared_bytes);
     uint64_t number = 0;
+    if (gate != nullptr)
+        gate(true);
     for (unsigned z = 0; z < grid.z && !now.broken; z++)
         for (unsigned y = 0; y < grid.y && !now.broken; y++)
             for (unsigned x = 0; x < grid.x && !now.broken; x++) {
                 now.index = dim3(x, y, z);
                 run_block(number++);
             }
+    if (gate != nullptr)
+        gate(false);
     for (unsigned t = 0; t < now.threads && now.broken; t++)
         if (now.fibers[t].stack != nullptr) /* frames that never returned */
             ASAN_UNPOISON_MEMORY_REGION(now.fibers[t].stack, stack_bytes);

@@ -21,6 +21,7 @@
  * are multiplied; activations come from L1 and L2.
  *
  *     budget int4_k 248
+ *     budget dequantise_k 40
  */
 #include "kernels/cuda/launch.cuh"
 
@@ -280,6 +281,55 @@ __global__ void __launch_bounds__(32 * INT4_WARPS, NT == 1 ? 2 : 1) int4_k(struc
     }
 }
 
+/* ---- back to BF16 ---- */
+
+struct dequantise_args {
+    int32_t n, k, group;
+    int32_t k_blocks, groups;
+    const uint8_t *w;
+    kvt_bf16 *out;
+};
+
+/* A warp takes 16 rows and 64 of k: a lane its 16 bytes, four times 2 x 4 weights. */
+__global__ void __launch_bounds__(32 * INT4_WARPS) dequantise_k(struct dequantise_args args)
+{
+    int row_blocks = (args.n + 15) / 16, g = kvt_lane() / 4, lane_q = kvt_lane() % 4;
+    int64_t block = (int64_t)blockIdx.x * INT4_WARPS + threadIdx.x / 32;
+    if (block >= (int64_t)row_blocks * args.k_blocks)
+        return;
+    int row_block = (int)(block / args.k_blocks), k_block = (int)(block % args.k_blocks);
+    uint4 four = kvt_load_once(args.w + block * 512 + 16 * kvt_lane());
+    const uint8_t *scales = args.w + (int64_t)row_blocks * args.k_blocks * 512;
+    const uint32_t words[4] = {four.x, four.y, four.z, four.w};
+    KVT_UNROLL
+    for (int j = 0; j < 4; j++) {
+        int k = 64 * k_block + j / 2 * 32 + lane_q * 8 + j % 2 * 4;
+        if (k >= args.k)
+            continue;
+        int64_t group = k / args.group;
+        uint32_t pair =
+            kvt_load<uint32_t>(scales + (((int64_t)row_block * args.groups + group) * 8 + g) * 4);
+        KVT_UNROLL
+        for (int half = 0; half < 2; half++) { /* rows g and g + 8 */
+            int row = 16 * row_block + g + 8 * half;
+            if (row >= args.n)
+                continue;
+            float scale = half == 0 ? kvt_bf16_low(pair) : kvt_bf16_high(pair);
+            uint2 out;
+            uint32_t nibbles = words[j] >> 4 * half;
+            float w[4];
+            KVT_UNROLL
+            for (int i = 0; i < 4; i++) {
+                int at = i / 2 * 2 + i % 2 * 4; /* where nibble_place() has k + i */
+                w[i] = (float)((int)(nibbles >> 4 * at & 15) - 8) * scale;
+            }
+            out.x = kvt_bf16x2(w[0], w[1]);
+            out.y = kvt_bf16x2(w[2], w[3]);
+            kvt_store<uint2>(args.out + (int64_t)row * args.k + k, out);
+        }
+    }
+}
+
 /* ---- launchers ---- */
 
 template <int GROUP, int RB, int NT>
@@ -333,11 +383,21 @@ enum kvt_status kvt_cuda_int4_gemm(const struct kvt_int4_gemm *gemm, void *strea
     return launch_group(args, gemm->group, 1, gemm->m, stream, err);
 }
 
+enum kvt_status kvt_cuda_int4_dequantise(const void *w, int32_t n, int32_t k, int32_t group,
+                                         kvt_bf16 *out, void *stream, struct kvt_err *err)
+{
+    struct dequantise_args args = {
+        n, k, group, (k + 63) / 64, padded_groups(k, group), static_cast<const uint8_t *>(w), out};
+    int64_t blocks = (int64_t)((n + 15) / 16) * args.k_blocks;
+    return KVT_LAUNCH(dequantise_k, dim3((unsigned)((blocks + INT4_WARPS - 1) / INT4_WARPS)),
+                      32 * INT4_WARPS, 0, stream, args, err);
+}
+
 enum kvt_status kvt_cuda_int4_experts(const struct kvt_int4_experts *experts, int32_t rows,
                                       void *stream, struct kvt_err *err)
 {
     if (rows < 1)
-        return KVT_OK;
+        rows = experts->experts;
     struct int4_args args = {};
     args.m = rows;
     args.n = experts->n;

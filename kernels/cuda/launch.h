@@ -118,12 +118,26 @@ void kvt_cuda_int4_unpack(const void *packed, const struct kvt_int4_plain *plain
 /* More than 64 rows: 64 at a time, each of which reads the weights again. */
 enum kvt_status kvt_cuda_int4_gemm(const struct kvt_int4_gemm *gemm, void *stream,
                                    struct kvt_err *err);
-/* rows: row_begin[experts], which is on the device, told by the caller; a hint for the tile only.
+/* out [n][k] = the weights in BF16: a weight that is no power of two times its scale is rounded. */
+enum kvt_status kvt_cuda_int4_dequantise(const void *w, int32_t n, int32_t k, int32_t group,
+                                         kvt_bf16 *out, void *stream, struct kvt_err *err);
+/* The same for any m: from 65 rows on, weights of at most KVT_CUDA_INT4_WIDE_BYTES in BF16 are
+ * dequantised into the workspace and multiplied by cuBLASLt, where that is found; that reads them
+ * once and writes and reads them again in BF16, and adds up to 1e-3 of the mean to int4.h's error.
  */
+#define KVT_CUDA_INT4_WIDE_BYTES ((size_t)1 << 30)
+size_t kvt_cuda_int4_workspace_bytes(const struct kvt_int4_gemm *gemm); /* may be 0 */
+enum kvt_status kvt_cuda_int4_gemm_wide(const struct kvt_int4_gemm *gemm, void *workspace,
+                                        void *stream, struct kvt_err *err);
+/* rows: row_begin[experts], which is on the device, told by the caller; a hint for the tile only,
+ * and 0 where it is not known. */
 enum kvt_status kvt_cuda_int4_experts(const struct kvt_int4_experts *experts, int32_t rows,
                                       void *stream, struct kvt_err *err);
 
 /* ---- BF16 and FP8 GEMM: cuBLASLt, loaded when first asked for ---- */
+
+/* Whether it is found. */
+bool kvt_cuda_blas_here(void);
 
 /* gemm.h's call, w in plain order. KVT_EDEVICE where libcublasLt.so is not found, or emulated. FP8
  * tensor cores want both operands in E4M3: the rows of a are quantised first (W8A8), an error of
@@ -154,6 +168,12 @@ enum kvt_status kvt_cuda_silu_mul(const kvt_bf16 *in, int32_t rows, int32_t dim,
 enum kvt_status kvt_cuda_rope(const struct kvt_rope *rope, void *stream, struct kvt_err *err);
 enum kvt_status kvt_cuda_argmax(const kvt_bf16 *logits, int32_t rows, int32_t columns,
                                 int32_t *token, void *stream, struct kvt_err *err);
+
+/* out[i] = from[row[i]], rows of row_bytes (even; 16-byte words where that divides them). */
+enum kvt_status kvt_cuda_gather(void *out, const void *from, const int32_t *row, int32_t rows,
+                                size_t row_bytes, void *stream, struct kvt_err *err);
+enum kvt_status kvt_cuda_combine(const struct kvt_combine *combine, void *stream,
+                                 struct kvt_err *err);
 
 /* ---- ceilings of the device ---- */
 
