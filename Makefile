@@ -187,7 +187,7 @@ cuda: $(if $(CUDA_HERE),all $(CUDA_OBJ) build/cuda-check) ## compile the CUDA ke
 	$(Q)scripts/cuda.sh '$(CUDA_HERE)' $(filter %.cu.o,$(CUDA_OBJ))
 
 cuda-emulated: build/emulate/check build/emulate/engine $(if $(CUDA_HERE),build/cuda-check) ## the CUDA kernels on the host, under sanitizers, with mutants
-	$(Q)tests/cuda.sh build/emulate
+	$(Q)tests/cuda.sh build/emulate '$(EMULATE_C)' '$(EMULATE) $(LTO) $(OPENMP)' '$(ENGINE) build/emulate/reference.a $(B)/libkvtwin.a $(LIBS)'
 
 # The seed of `make check` is the commit, so that every commit looks at other worlds.
 COMMIT := 0x$(or $(shell git rev-parse --short=8 HEAD 2>/dev/null),1)

@@ -1,12 +1,14 @@
 #!/bin/sh
 # The CUDA kernels without a GPU: every test under the emulation, then faults that it must see.
 #
-#   cuda.sh BUILD    BUILD has the emulated `check`
+#   cuda.sh BUILD COMPILE LINK OBJECTS    BUILD has the emulated `check` and `engine`; the rest makes
+#                                         the latter again
 #
 # A fault is planted in the kernels by number (enum fault of emulate.h). It must fail the named tests,
-# by a wrong result or stopped by AddressSanitizer; one that passes is a failure.
+# by a wrong result or stopped by AddressSanitizer; one that passes is a failure. Faults of the runtime
+# are planted in its text: a wait or a copy that is missing, device memory that the host touches.
 set -u
-build=$1
+build=$1 compile=$2 link=$3 objects=$4
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -15,6 +17,11 @@ trap 'rm -rf "$work"' EXIT
     exit 1
 }
 tail -n 1 "$work/out" | sed 's/^/cuda emulated: /'
+"$build/engine" >"$work/out" 2>&1 || {
+    cat "$work/out"
+    exit 1
+}
+sed -n 's/^    /engine emulated: /p' "$work/out"
 
 # Where there is a GPU, and nvcc to compile for it, the same tests run on it.
 device=build/cuda-check
@@ -60,6 +67,28 @@ mutant 5 "page lists are read too far" "GQA BF16"
 mutant 5 "page lists are read too far" "MLA plain"
 mutant 3 "a missing barrier" "int4: GEMM"
 mutant 6 "a stage is filled while it is read" "MLA BF16"
+
+runtime_mutant() { # runtime_mutant NAME SOURCE SED TEST
+    sed "$3" "$2" >"$work/mutant.c"
+    if cmp -s "$2" "$work/mutant.c"; then
+        echo "tests/cuda.sh: fault \"$1\" has no place in $2" >&2
+        failed=$((failed + 1))
+        return
+    fi
+    $compile -c -o "$work/mutant.o" "$work/mutant.c" &&
+        $link -o "$work/engine" $(echo "$objects" | sed "s|$build/$2.o|$work/mutant.o|") || exit 1
+    if timeout 120 "$work/engine" "$4" >"$work/out" 2>&1; then
+        echo "tests/cuda.sh: fault \"$1\" is not seen by \"$4\"" >&2
+        failed=$((failed + 1))
+        return
+    fi
+    killed=$((killed + 1))
+    printf '%-34s %-20s %s\n' "$1" "$4" \
+        "$(grep -m 1 -oE 'AddressSanitizer: [a-zA-Z-]*|kvt_assert[^:]*|: (step|other|[0-9]* of) .*' "$work/out")"
+}
+runtime_mutant "results are not waited for" runtime/forward.c '/^static void read_marks/,/^}/s/kvt_forward_wait(f);//' "handed off"
+runtime_mutant "tags are written by the host" runtime/engine_step.c 's/device->ops->copy(device, &tag->owner, owner, sizeof \*owner);/tag->owner = *owner; (void)device;/' "handed off"
+runtime_mutant "rows are not sent" runtime/forward.c 's/kvt_mirror_send(mirror, sent\[i\].array, sent\[i\].bytes);//' "handed off"
 
 [ "$failed" -eq 0 ] || exit 1
 echo "tests/cuda.sh: all $killed faults seen"
