@@ -186,6 +186,9 @@ mutants-here: $(B)/swarm
 cuda: $(if $(CUDA_HERE),all $(CUDA_OBJ) build/cuda-check) ## compile the CUDA kernels; registers, spills and instructions as meant
 	$(Q)scripts/cuda.sh '$(CUDA_HERE)' $(filter %.cu.o,$(CUDA_OBJ))
 
+device-check: ## on a machine with a GPU: test, measure, calibrate, validate; report in build/device-check
+	@scripts/device_check.sh
+
 cuda-emulated: build/emulate/check build/emulate/engine $(if $(CUDA_HERE),build/cuda-check) ## the CUDA kernels on the host, under sanitizers, with mutants
 	$(Q)tests/cuda.sh build/emulate '$(EMULATE_C)' '$(EMULATE) $(LTO) $(OPENMP)' '$(ENGINE) build/emulate/reference.a $(B)/libkvtwin.a $(LIBS)'
 
@@ -382,6 +385,6 @@ $(B)/%.h.ok: %.h Makefile | bootstrap
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all bootstrap bootstrap-check demo test check check-report twins mutants mutants-here bench fuzz coverage lint alone docs \
-        notebooks cuda cuda-emulated \
+        notebooks cuda cuda-emulated device-check \
         install uninstall clean help
 -include $(wildcard $(DEPS))

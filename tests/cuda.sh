@@ -46,6 +46,43 @@ if command -v clang++ >/dev/null 2>&1; then
     done
 fi
 
+# The device check: without a GPU it does nothing, with stand-ins for one its report is whole.
+mkdir "$work/bin" "$work/none"
+ln -s "$(command -v sh)" "$(command -v date)" "$(command -v head)" "$work/none/"
+PATH=$work/none OUT=$work/nothing scripts/device_check.sh 2>"$work/out"
+code=$?
+[ $code -eq 7 ] && [ "$(wc -l <"$work/out")" -eq 1 ] && grep -q 'no GPU here' "$work/out" && [ ! -e "$work/nothing" ] || {
+    echo "tests/cuda.sh: device check without a GPU: exit $code" >&2
+    cat "$work/out" >&2
+    exit 1
+}
+cat >"$work/bin/nvidia-smi" <<'END'
+#!/bin/sh
+case $1 in -L) echo "GPU 0: NVIDIA H200 (a stand-in)" ;; *) echo "1980 MHz" ;; esac
+END
+cat >"$work/bin/kvtwin" <<'END'
+#!/bin/sh
+for last; do :; done
+case $1 in
+bench) printf 'rows\n\ntargets  asked  reached\nGQA decode  3.6  3.7\n'; echo csv >"$last" ;;
+calibrate) echo calibration >"$last" ;;
+validate) echo "verdict fail"; exit 1 ;;
+esac
+END
+printf '#!/bin/sh\necho "1 tests, 0 failed checks"\n' >"$work/bin/cuda-check"
+chmod +x "$work/bin/"*
+PATH=$work/bin:$PATH OUT=$work/report scripts/device_check.sh "$work/bin" >"$work/out" 2>&1
+code=$?
+for line in 'GPU 0: NVIDIA H200' '| bench | [0-9]* | ok |' '| calibrate | [0-9]* | ok |' \
+    '| validate | [0-9]* | failed with exit code 1' '^GQA decode  3.6  3.7' 'before: 1980 MHz'; do
+    grep -q -- "$line" "$work/report/report.md" || code=$((code + 100))
+done
+[ $code -eq 1 ] && [ -s "$work/report/calibration.yaml" ] || {
+    echo "tests/cuda.sh: device check with stand-ins: exit $code" >&2
+    cat "$work/out" "$work/report/report.md" >&2
+    exit 1
+}
+
 failed=0 killed=0
 mutant() { # mutant FAULT_NUMBER NAME TESTS
     if "$build/check" --fault "$1" --seeds 2 "$3" >"$work/out" 2>&1; then
