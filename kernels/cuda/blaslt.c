@@ -66,11 +66,17 @@ bool kvt_cuda_blas_here(void)
     return load(&unheard) == KVT_OK;
 }
 
-/* What one product needs; released whole, in any state. */
+/* What a product of one shape needs; released whole, in any state. Asking cuBLASLt which algorithm
+ * takes longer than a small product, so the shapes of late are kept. */
+#define KEPT 64
+
 struct product {
+    cudaDataType_t type;
+    int32_t m, n, k; /* m 0: none is kept here */
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t w, a, out;
     cublasLtMatmulPreference_t preference;
+    cublasLtMatmulAlgo_t algo;
 };
 
 static void product_release(struct product *product)
@@ -85,6 +91,7 @@ static void product_release(struct product *product)
         (void)lt.cublasLtMatrixLayoutDestroy(product->w);
     if (product->desc != NULL)
         (void)lt.cublasLtMatmulDescDestroy(product->desc);
+    *product = (struct product){0};
 }
 
 /* In columns, as cuBLAS counts: out is [n][m] = transpose of w [k][n], times a [k][m]. */
@@ -123,12 +130,11 @@ static enum kvt_status scale_rows(struct product *product, const float *w_scale,
 }
 
 /* The first algorithm that cuBLASLt proposes. */
-static enum kvt_status multiply(const struct product *product, const struct kvt_gemm *gemm,
-                                const void *a, void *workspace, void *stream, struct kvt_err *err)
+static enum kvt_status choose(struct product *product, const struct kvt_gemm *gemm,
+                              struct kvt_err *err)
 {
     cublasLtMatmulHeuristicResult_t proposal;
     int proposals = 0;
-    const float one = 1.0f, zero = 0.0f;
     LT_TRY(cublasLtMatmulAlgoGetHeuristic, lt.handle, product->desc, product->w, product->a,
            product->out, product->out, product->preference, 1, &proposal, &proposals);
     if (proposals < 1)
@@ -136,8 +142,54 @@ static enum kvt_status multiply(const struct product *product, const struct kvt_
                            "cuda: cuBLASLt has no algorithm for m %" PRId32 ", n %" PRId32
                            ", k %" PRId32,
                            gemm->m, gemm->n, gemm->k);
+    product->algo = proposal.algo;
+    return KVT_OK;
+}
+
+/* The kept product of this shape, or a new one in the place of the oldest. a_scale: FP8. */
+static enum kvt_status product_of(struct product **out, const struct kvt_gemm *gemm,
+                                  const float *a_scale, struct kvt_err *err)
+{
+    static struct product kept[KEPT];
+    static int oldest;
+    cudaDataType_t type = a_scale != NULL ? CUDA_R_8F_E4M3 : CUDA_R_16BF;
+    for (int i = 0; i < KEPT; i++) {
+        struct product *product = &kept[i];
+        if (product->type != type || product->m != gemm->m || product->n != gemm->n ||
+            product->k != gemm->k)
+            continue;
+        *out = product;
+        return a_scale != NULL ? scale_rows(product, gemm->scale, a_scale, err) : KVT_OK;
+    }
+    struct product *product = &kept[oldest];
+    product_release(product);
+    enum kvt_status status = describe(product, gemm, type, err);
+    if (status == KVT_OK && a_scale != NULL)
+        status = scale_rows(product, gemm->scale, a_scale, err);
+    if (status == KVT_OK)
+        status = choose(product, gemm, err);
+    if (status != KVT_OK) {
+        product_release(product);
+        return status;
+    }
+    oldest = (oldest + 1) % KEPT;
+    product->type = type;
+    product->m = gemm->m;
+    product->n = gemm->n;
+    product->k = gemm->k;
+    *out = product;
+    return KVT_OK;
+}
+
+static enum kvt_status multiply(const struct kvt_gemm *gemm, const void *a, const float *a_scale,
+                                void *workspace, void *stream, struct kvt_err *err)
+{
+    struct product *product;
+    const float one = 1.0f, zero = 0.0f;
+    KVT_TRY(load(err));
+    KVT_TRY(product_of(&product, gemm, a_scale, err));
     LT_TRY(cublasLtMatmul, lt.handle, product->desc, &one, gemm->w, product->w, a, product->a,
-           &zero, gemm->out, product->out, gemm->out, product->out, &proposal.algo, workspace,
+           &zero, gemm->out, product->out, gemm->out, product->out, &product->algo, workspace,
            KVT_CUDA_BLAS_BYTES, (cudaStream_t)stream);
     return KVT_OK;
 }
@@ -147,13 +199,7 @@ enum kvt_status kvt_cuda_gemm_bf16(const struct kvt_gemm *gemm, void *workspace,
 {
     if (gemm->m < 1)
         return KVT_OK;
-    KVT_TRY(load(err));
-    struct product product = {0};
-    enum kvt_status status = describe(&product, gemm, CUDA_R_16BF, err);
-    if (status == KVT_OK)
-        status = multiply(&product, gemm, gemm->a, workspace, stream, err);
-    product_release(&product);
-    return status;
+    return multiply(gemm, gemm->a, NULL, workspace, stream, err);
 }
 
 enum kvt_status kvt_cuda_gemm_fp8(const struct kvt_gemm *gemm, const kvt_e4m3 *a8,
@@ -167,13 +213,5 @@ enum kvt_status kvt_cuda_gemm_fp8(const struct kvt_gemm *gemm, const kvt_e4m3 *a
                            "cuda: FP8 GEMM: m %" PRId32 ", n %" PRId32 ", k %" PRId32
                            ": each a multiple of 16",
                            gemm->m, gemm->n, gemm->k);
-    KVT_TRY(load(err));
-    struct product product = {0};
-    enum kvt_status status = describe(&product, gemm, CUDA_R_8F_E4M3, err);
-    if (status == KVT_OK)
-        status = scale_rows(&product, gemm->scale, a8_scale, err);
-    if (status == KVT_OK)
-        status = multiply(&product, gemm, a8, workspace, stream, err);
-    product_release(&product);
-    return status;
+    return multiply(gemm, a8, a8_scale, workspace, stream, err);
 }
