@@ -55,14 +55,27 @@ static void print_steps(const struct kvt_validation *v)
            "blocks inside\n",
            (long long)v->steps.count, (long long)v->steps.blocks, 100 * v->steps.median,
            100 * v->steps.p90, 100 * v->steps.inside);
+    printf("  interval        a block of 50 takes %+.1f to %+.1f %% of what is predicted (90 %%)\n",
+           100 * v->steps.low, 100 * v->steps.high);
+    printf("  laws alone      %.1f %% median, with one factor a family for the whole run\n",
+           100 * v->steps.laws_median);
     printf("  preempted       %lld flagged; %.1f %% median without them\n",
-           (long long)v->steps.flagged, 100 * v->steps.flagged_median);
+           (long long)v->steps.flagged, 100 * v->steps.calm_median);
+    printf("  decode          %lld of %lld steps run, %.1f ms median\n",
+           (long long)v->steps.decodes, (long long)v->steps_run, 1e3 * v->steps.decode_s);
     printf("  run twice       %.1f %% median difference\n", 100 * v->repeat_median);
-    puts("  kernels         factor    predicted, s    measured, s    of all steps");
-    for (int f = 0; f < KVT_FACTOR_COUNT; f++)
-        if (v->misses[f].measured_s > 0 && v->misses[f].predicted_s > 0)
-            printf("    %-12s %7.3f %15.3f %14.3f %+13.1f %%\n", v->misses[f].name, v->factors[f],
-                   v->misses[f].predicted_s, v->misses[f].measured_s, 100 * v->misses[f].share);
+    printf("  read            all threads %.2f of one (%.2f to %.2f), %d shifts; threads %s\n",
+           v->canary.median, v->canary.low, v->canary.high, v->canary.shifts,
+           v->pinned ? "pinned" : "not pinned");
+    puts("  kernels                 laws alone, s   predicted, s    measured, s    of all steps");
+    for (int role = 0; role < KVT_ROLE_COUNT; role++)
+        for (int f = 0; f < KVT_FACTOR_COUNT; f++) {
+            const struct kvt_miss *miss = &v->misses[role][f];
+            if (miss->measured_s > 0 && miss->predicted_s > 0)
+                printf("    %-8s %-10s %15.3f %14.3f %14.3f %+13.1f %%\n", kvt_role_names[role],
+                       kvt_factor_names[f], miss->laws_s, miss->predicted_s, miss->measured_s,
+                       100 * miss->share);
+        }
 }
 
 static void print_pair(const char *name, const struct kvt_pair *pair, const char *unit)
@@ -74,7 +87,7 @@ static void print_pair(const char *name, const struct kvt_pair *pair, const char
 static void print_free(const struct kvt_validation *v)
 {
     char line[200];
-    printf("tag check         %.3f %% predicted, %.3f %% measured (90 %%: %.3f to %.3f) in %lld "
+    printf("tag check         %.3f %% predicted, %.3f %% measured (99 %%: %.3f to %.3f) in %lld "
            "pairs\n",
            100 * v->tag_check.predicted, 100 * v->tag_check.measured, 100 * v->tag_check.low,
            100 * v->tag_check.high, (long long)v->tag_check.pairs);
@@ -155,23 +168,44 @@ static json_t *capacity_json(const struct kvt_validation *v)
 
 static json_t *steps_json(const struct kvt_validation *v)
 {
-    return json_pack("{s:I, s:o, s:o, s:o, s:I, s:I, s:o}", "count", (json_int_t)v->steps.count,
-                     "median_abs_error", real(v->steps.median), "p90_abs_error", real(v->steps.p90),
-                     "inside_interval", real(v->steps.inside), "blocks",
-                     (json_int_t)v->steps.blocks, "flagged", (json_int_t)v->steps.flagged,
-                     "unflagged_median_abs_error", real(v->steps.flagged_median));
+    json_t *object = json_object();
+    json_object_set_new(object, "count", json_integer(v->steps.count));
+    json_object_set_new(object, "run", json_integer(v->steps_run));
+    json_object_set_new(object, "median_abs_error", real(v->steps.median));
+    json_object_set_new(object, "p90_abs_error", real(v->steps.p90));
+    json_object_set_new(object, "laws_median_abs_error", real(v->steps.laws_median));
+    json_object_set_new(object, "inside_interval", real(v->steps.inside));
+    json_object_set_new(object, "interval",
+                        json_pack("[o, o]", real(v->steps.low), real(v->steps.high)));
+    json_object_set_new(object, "blocks", json_integer(v->steps.blocks));
+    json_object_set_new(object, "flagged", json_integer(v->steps.flagged));
+    json_object_set_new(object, "unflagged_median_abs_error", real(v->steps.calm_median));
+    json_object_set_new(object, "decode_steps", json_integer(v->steps.decodes));
+    json_object_set_new(object, "median_decode_ms", real(1e3 * v->steps.decode_s));
+    return object;
+}
+
+static json_t *canary_json(const struct kvt_validation *v)
+{
+    return json_pack("{s:o, s:o, s:o, s:i, s:b}", "median", real(v->canary.median), "low",
+                     real(v->canary.low), "high", real(v->canary.high), "shifts",
+                     (int)v->canary.shifts, "pinned", (int)v->pinned);
 }
 
 static json_t *kernels_json(const struct kvt_validation *v)
 {
     json_t *rows = json_array();
-    for (int f = 0; f < KVT_FACTOR_COUNT; f++)
-        if (v->misses[f].predicted_s > 0)
-            json_array_append_new(rows, json_pack("{s:s, s:o, s:o, s:o, s:o}", "family",
-                                                  v->misses[f].name, "factor", real(v->factors[f]),
-                                                  "predicted_s", real(v->misses[f].predicted_s),
-                                                  "measured_s", real(v->misses[f].measured_s),
-                                                  "share_of_steps", real(v->misses[f].share)));
+    for (int role = 0; role < KVT_ROLE_COUNT; role++)
+        for (int f = 0; f < KVT_FACTOR_COUNT; f++) {
+            const struct kvt_miss *miss = &v->misses[role][f];
+            if (miss->measured_s <= 0 || miss->predicted_s <= 0)
+                continue;
+            json_array_append_new(
+                rows, json_pack("{s:s, s:s, s:o, s:o, s:o, s:o}", "role", kvt_role_names[role],
+                                "family", kvt_factor_names[f], "laws_s", real(miss->laws_s),
+                                "predicted_s", real(miss->predicted_s), "measured_s",
+                                real(miss->measured_s), "share_of_steps", real(miss->share)));
+        }
     return rows;
 }
 
@@ -229,6 +263,7 @@ static enum kvt_status print_json(const struct kvt_validation *v, const char *ba
     json_object_set_new(object, "steps", steps_json(v));
     json_object_set_new(object, "repeat",
                         json_pack("{s:o}", "median_abs_error", real(v->repeat_median)));
+    json_object_set_new(object, "read_ratio", canary_json(v));
     json_object_set_new(object, "kernels", kernels_json(v));
     json_object_set_new(object, "tag_check", tags_json(v));
     json_object_set_new(object, "free_run", free_json(v));

@@ -85,6 +85,18 @@ static void note(void *context, const struct kvt_decision *decision)
         drive->sink(drive->sink_context, decision);
 }
 
+static int32_t next_abort(void *context)
+{
+    struct kvt_drive *drive = context;
+    struct kvt_runtime *runtime = drive->runtime;
+    if (runtime == NULL || runtime->found_count == 0)
+        return KVT_NONE;
+    const struct kvt_found_page found = runtime->found[--runtime->found_count];
+    kvt_core_note(&drive->simulation.des.core, KVT_DECIDE_CHECK_MISS, found.request, found.replica,
+                  found.page);
+    return found.request;
+}
+
 static enum kvt_status failure_of(const struct kvt_runtime *runtime, struct kvt_err *err)
 {
     if (runtime == NULL || runtime->failure.status == KVT_OK)
@@ -106,7 +118,8 @@ enum kvt_status kvt_drive_begin(struct kvt_drive *drive, const struct kvt_config
                                 struct kvt_err *err)
 {
     struct kvt_simulation *simulation = &drive->simulation;
-    drive->tap = (struct kvt_des_tap){.context = drive, .tell = tell, .run = run};
+    drive->tap =
+        (struct kvt_des_tap){.context = drive, .tell = tell, .run = run, .next_abort = next_abort};
     struct kvt_simulate_options options = options_of(drive);
     KVT_TRY(kvt_simulation_init(simulation, config, &options, err));
     if (drive->runtime == NULL)
@@ -197,6 +210,16 @@ static bool call_core(struct kvt_core *core, const struct kvt_order_call *call)
     return true;
 }
 
+/* What guards found in a recorded run is in its decisions; the core itself hears of the abort. */
+static void note_misses(const struct replaying *replaying, struct kvt_core *core, int32_t r)
+{
+    const struct kvt_order *order = replaying->order;
+    int64_t at = replaying->replay->decisions;
+    const struct kvt_decision *next = at < order->decision_count ? &order->decisions[at] : NULL;
+    if (next != NULL && next->kind == KVT_DECIDE_CHECK_MISS && next->request == r)
+        kvt_core_note(core, KVT_DECIDE_CHECK_MISS, r, next->replica, next->count);
+}
+
 static void feed(struct replaying *replaying, struct kvt_core *core,
                  const struct kvt_order_call *call)
 {
@@ -205,6 +228,8 @@ static void feed(struct replaying *replaying, struct kvt_core *core,
     core->log.now = call->time;
     if (runtime != NULL && !is_plan)
         kvt_runtime_tell(runtime, (enum kvt_call)call->kind, call->id);
+    if (call->kind == KVT_CALL_CANCEL)
+        note_misses(replaying, core, call->id);
     bool as_recorded = call_core(core, call);
     if (!as_recorded && replaying->replay->divergence < 0) {
         replaying->replay->divergence = replaying->replay->decisions;

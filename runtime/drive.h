@@ -5,6 +5,9 @@
  * is measured, arrivals and links come from the config. The order in which the core was called, and
  * every decision it made, may be recorded.
  *
+ * Where a guard of the config finds a bad page before a step, its request is aborted at that step's
+ * start, as the guards of the simulator do (CHECK_MISS, ABORT).
+ *
  * A replay feeds a recorded order to a core of its own, call by call at the recorded times, and to
  * engines behind it. Nothing but the order is taken from the record; each decision, pages by their
  * numbers included, must then be the recorded one. So a schedule that was simulated can be run on

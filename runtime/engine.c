@@ -67,7 +67,9 @@ static enum kvt_status open_replica(struct kvt_runtime *engine, struct kvt_confi
     struct kvt_role_memory *plan = &engine->plans[role];
     const struct kvt_memory *memory = &plan->memory;
     struct kvt_err why = {0};
+    const struct kvt_config_guard *guard = &config->roles[role].guard;
     replica->role = role;
+    replica->guarded = guard->on[KVT_GUARD_TAG_SIDE] && guard->check == KVT_CHECK_BEFORE_READ;
     KVT_TRY(kvt_device_open(&replica->device, engine->want.backend, memory->before_bytes, err));
     int64_t fresh = replica->device.used;
     enum kvt_status status =
@@ -225,10 +227,13 @@ static void unbind(struct kvt_runtime *engine)
     free(engine->text);
     free(engine->text_begin);
     free(engine->failed);
+    free(engine->found);
     engine->saved = NULL;
     engine->text = NULL;
     engine->text_begin = NULL;
     engine->failed = NULL;
+    engine->found = NULL;
+    engine->found_count = 0;
 }
 
 /* Equal blocks of equal hashes get equal tokens; without hashes every request has its own text. */
@@ -260,7 +265,9 @@ static enum kvt_status bind_text(struct kvt_runtime *engine, uint64_t seed, uint
     engine->text_begin = calloc(count + 1, sizeof *engine->text_begin);
     engine->saved = calloc(count, sizeof *engine->saved);
     engine->failed = calloc(count, 1);
-    if (engine->text_begin == NULL || engine->saved == NULL || engine->failed == NULL)
+    engine->found = calloc(count, sizeof *engine->found);
+    if (engine->text_begin == NULL || engine->saved == NULL || engine->failed == NULL ||
+        engine->found == NULL)
         return kvt_err_set(err, KVT_ENOMEM, "no memory for %zu texts", count);
     for (size_t r = 0; r < count; r++)
         engine->text_begin[r + 1] =

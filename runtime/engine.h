@@ -25,7 +25,9 @@
  * computed again, writes what was there. text(r)[input ..] is what request r would be answered.
  *
  * Tags (pool.h): every page of every request of a step that holds tokens already is checked before
- * the step reads it, when `tag_check` is set. A failure is counted, its request is marked.
+ * the step reads it, when `tag_check` is set or the role's guard is tag-side with check
+ * before-read. A failure is counted, its request is marked; and where the guard is set the driver
+ * aborts it (found), before any token of that step leaves.
  */
 #ifndef KVT_RUNTIME_ENGINE_H
 #define KVT_RUNTIME_ENGINE_H
@@ -70,6 +72,12 @@ struct kvt_stale {               /* a planted fault: a reader whose table is sta
     int32_t from;                /* from this position on */
 };
 
+enum { KVT_FAILED = 1, KVT_FAILED_FOUND }; /* of a request: a tag check did; and a guard told */
+
+struct kvt_found_page {             /* by a guard that aborts */
+    int32_t request, replica, page; /* page of the core; KVT_NONE: another of them */
+};
+
 struct kvt_planned;
 struct kvt_saved;
 
@@ -87,6 +95,7 @@ struct kvt_real_replica {
     struct kvt_forward forward;
     struct kvt_rows rows;
     enum kvt_role role;
+    bool guarded;                            /* by tag-side, before each read */
     int64_t predicted_pages, measured_pages; /* by the ledger; until the device refused */
     int64_t predicted_weights;               /* bytes, by the ledger */
     struct kvt_planned *planned;             /* [KVT_STEPS_IN_FLIGHT + 1] owned */
@@ -108,7 +117,9 @@ struct kvt_runtime {
     int64_t *text_begin;           /* owned, [count + 1] */
     int32_t *text;                 /* owned */
     struct kvt_saved *saved;       /* owned, [count]; KV in host memory */
-    uint8_t *failed;               /* owned, [count]: a tag check failed for it */
+    uint8_t *failed;               /* owned, [count]: KVT_FAILED.. when a tag check did */
+    struct kvt_found_page *found;  /* owned, [count]: for which nobody has aborted yet */
+    int32_t found_count;
     struct kvt_stale stale;
     struct kvt_runtime_counts counts;
     void (*record)(void *context, const struct kvt_step_record *record); /* NULL: none */

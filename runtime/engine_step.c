@@ -266,16 +266,28 @@ static void check_tags(struct kvt_real_replica *replica, const struct kvt_planne
     kvt_tag_batch_check(check, &replica->pool, plan->entry_count);
 }
 
-/* What the check found, once the step has been waited for. */
+/* What the check found, once the step has been waited for. A step that is run again finds nothing
+ * new. */
 static void count_failures(struct kvt_runtime *engine, const struct kvt_real_replica *replica,
                            const struct kvt_planned *plan)
 {
     const struct kvt_tag_batch *check = &replica->check;
     engine->counts.checks += check->begin[plan->entry_count];
     engine->counts.failures += *check->failures;
-    for (int32_t e = 0; e<plan->entry_count && * check->failures> 0; e++)
-        if (check->failed[e])
-            engine->failed[plan->entries[e].request] = 1;
+    if (*check->failures == 0)
+        return;
+    for (int32_t e = 0; e < plan->entry_count; e++) {
+        int32_t r = plan->entries[e].request, page = KVT_NONE;
+        if (!check->failed[e] || engine->failed[r] == KVT_FAILED_FOUND)
+            continue;
+        engine->failed[r] = replica->guarded ? KVT_FAILED_FOUND : KVT_FAILED;
+        if (*check->first >= (uint64_t)check->begin[e] &&
+            *check->first < (uint64_t)check->begin[e + 1])
+            page = check->page[*check->first] - kvt_pool_page(0);
+        if (replica->guarded)
+            engine->found[engine->found_count++] = (struct kvt_found_page){
+                .request = r, .replica = (int32_t)(replica - engine->replicas), .page = page};
+    }
 }
 
 static void read_tokens(struct kvt_runtime *engine, struct kvt_real_replica *replica,
@@ -329,10 +341,11 @@ double kvt_runtime_run(struct kvt_runtime *engine, int32_t id)
     replica->moved = 0;
     if (engine->failure.status != KVT_OK)
         return 0;
+    bool check = engine->want.tag_check || replica->guarded;
     int32_t before = switches();
     double time = 0;
     for (int32_t i = 0; i < engine->want.repeats; i++) {
-        record.time[i] = run_once(engine, replica, plan, engine->want.tag_check);
+        record.time[i] = run_once(engine, replica, plan, check);
         time += record.time[i] / engine->want.repeats;
         for (int p = 0; p < KVT_PART_COUNT; p++)
             record.part[p] += replica->forward.spent[p] / engine->want.repeats;

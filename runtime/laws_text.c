@@ -13,15 +13,18 @@
 #include "sim/base/assert.h"
 #include "sim/cost/laws.h"
 
-#define REPEATS    5 /* of a point; the first is not counted */
+#define ROUNDS     3 /* over all points */
 #define POINTS_MAX 96
 #define TERMS_MAX  3
 
-struct point { /* one size of step */
+struct point {                       /* one size of step */
+    int32_t requests, prior, tokens; /* as make_step takes them */
+    bool prompt;
     struct kvt_step_load load;
     double rows, outputs, pages;
-    double part[KVT_PART_COUNT]; /* s, medians */
-    double check;                /* s of the tag check of `pages` pages */
+    double parts[KVT_PART_COUNT][ROUNDS], checks[ROUNDS]; /* s */
+    double part[KVT_PART_COUNT];                          /* s, medians */
+    double check;                                         /* s of the tag check of `pages` pages */
 };
 
 struct laws {
@@ -96,36 +99,59 @@ static enum kvt_status time_check(struct kvt_real_replica *real, double *time, s
     return KVT_OK;
 }
 
-static enum kvt_status measure(struct laws *laws, int32_t requests, int32_t prior, int32_t tokens,
-                               bool prompt, struct kvt_err *err)
+/* Note a size of step, if the replica can hold one. */
+static void want(struct laws *laws, int32_t requests, int32_t prior, int32_t tokens, bool prompt)
+{
+    struct point *point = &laws->points[laws->count];
+    if (laws->count == POINTS_MAX || !make_step(laws, requests, prior, tokens, prompt, point))
+        return;
+    point->requests = requests;
+    point->prior = prior;
+    point->tokens = tokens;
+    point->prompt = prompt;
+    laws->count++;
+}
+
+static enum kvt_status run_point(struct laws *laws, int32_t i, int32_t round, struct kvt_err *err)
 {
     struct kvt_real_replica *real = laws->real;
-    double part[KVT_PART_COUNT][REPEATS], check[REPEATS];
-    struct point point;
+    struct point *point = &laws->points[i], same;
     if (laws->runtime->want.stop != NULL && *laws->runtime->want.stop != 0)
         return kvt_err_set(err, KVT_EINTR, "interrupted while kernels were measured");
-    if (laws->count == POINTS_MAX || !make_step(laws, requests, prior, tokens, prompt, &point))
-        return KVT_OK;
-    size_t repeats = point.rows > 128 ? 3 : REPEATS;
-    for (size_t i = 0; i < repeats; i++) {
-        KVT_TRY(time_check(real, &check[i], err));
-        KVT_TRY(kvt_forward_step(&real->forward, &real->rows, err));
+    make_step(laws, point->requests, point->prior, point->tokens, point->prompt, &same);
+    KVT_TRY(time_check(real, &point->checks[round], err));
+    KVT_TRY(kvt_forward_step(&real->forward, &real->rows, err));
+    for (int p = 0; p < KVT_PART_COUNT; p++)
+        point->parts[p][round] = real->forward.spent[p];
+    return KVT_OK;
+}
+
+static double median(double *values)
+{
+    gsl_sort(values, 1, ROUNDS);
+    return gsl_stats_median_from_sorted_data(values, 1, ROUNDS);
+}
+
+/* All sizes in turn, some times over: a moment in which the machine is slow then falls on one
+ * repeat of many sizes, not on all of one; and each finds the caches as another step left them. */
+static enum kvt_status measure_all(struct laws *laws, struct kvt_err *err)
+{
+    if (laws->count > 0)
+        KVT_TRY(run_point(laws, laws->count - 1, 0, err)); /* code, threads, first touch */
+    for (int32_t round = 0; round < ROUNDS; round++)
+        for (int32_t i = 0; i < laws->count; i++)
+            KVT_TRY(run_point(laws, i, round, err));
+    for (int32_t i = 0; i < laws->count; i++) {
+        struct point *point = &laws->points[i];
         for (int p = 0; p < KVT_PART_COUNT; p++)
-            part[p][i] = real->forward.spent[p];
+            point->part[p] = median(point->parts[p]);
+        point->check = median(point->checks);
     }
-    for (int p = 0; p < KVT_PART_COUNT; p++) {
-        gsl_sort(part[p] + 1, 1, repeats - 1);
-        point.part[p] = gsl_stats_median_from_sorted_data(part[p] + 1, 1, repeats - 1);
-    }
-    gsl_sort(check + 1, 1, repeats - 1);
-    point.check = gsl_stats_median_from_sorted_data(check + 1, 1, repeats - 1);
-    laws->points[laws->count++] = point;
     return KVT_OK;
 }
 
 /* The sizes that this replica will see: batches up to the most that run, prompts up to a chunk. */
-static enum kvt_status measure_all(struct laws *laws, const struct kvt_replica_spec *spec,
-                                   int32_t longest, struct kvt_err *err)
+static void want_all(struct laws *laws, const struct kvt_replica_spec *spec, int32_t longest)
 {
     static const int32_t batches[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128};
     static const int32_t prompts[] = {1, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024};
@@ -137,21 +163,20 @@ static enum kvt_status measure_all(struct laws *laws, const struct kvt_replica_s
             break;
         int32_t fair = (int32_t)((int64_t)spec->pages / batches[i] * size) - 1;
         int32_t most = fair < longest ? fair : longest - 1;
-        KVT_TRY(measure(laws, batches[i], most, 1, false, err));
-        KVT_TRY(measure(laws, batches[i], most / 2, 1, false, err));
-        KVT_TRY(measure(laws, batches[i], size - 1, 1, false, err));
+        want(laws, batches[i], most, 1, false);
+        want(laws, batches[i], most / 2, 1, false);
+        want(laws, batches[i], size - 1, 1, false);
     }
     for (size_t i = 0; i < prompt_count && spec->role != KVT_ROLE_DECODE; i++) {
         int32_t n = prompts[i];
         if (n > spec->chunk_tokens && n > spec->batch_tokens)
             break;
-        KVT_TRY(measure(laws, 1, 0, n, true, err));
+        want(laws, 1, 0, n, true);
         if (n >= 64 && n <= 256)
-            KVT_TRY(measure(laws, 4, 0, n / 4, true, err));
+            want(laws, 4, 0, n / 4, true);
         if (n >= 16 && n <= 128 && longest > 2 * n)
-            KVT_TRY(measure(laws, 1, longest / 2 / size * size, n, true, err));
+            want(laws, 1, longest / 2 / size * size, n, true);
     }
-    return KVT_OK;
 }
 
 /* ---- laws ----------------------------------------------------------------------------------- */
@@ -233,7 +258,7 @@ static const char *gemm_family(enum kvt_weight_dtype dtype)
 static void write_linear(struct laws *laws, enum kvt_part part, const struct kvt_linear *linear,
                          int32_t layers)
 {
-    double at[KVT_LAW_POINTS], time[KVT_LAW_POINTS];
+    double at[KVT_LAW_POINTS], time[KVT_LAW_POINTS], seen[KVT_LAW_POINTS];
     int32_t knots = 0;
     if (linear->packed == NULL || layers == 0)
         return;
@@ -244,16 +269,18 @@ static void write_linear(struct laws *laws, enum kvt_part part, const struct kvt
         int32_t k = 0;
         while (k < knots && at[k] < m)
             k++;
-        if (k < knots && at[k] == m) { /* seen before, with another context */
-            time[k] = fmin(time[k], t);
+        if (k < knots && at[k] == m) { /* seen before, with another context: the mean */
+            time[k] += (t - time[k]) / ++seen[k];
             continue;
         }
         if (knots == KVT_LAW_POINTS || t <= 0)
             continue;
         memmove(at + k + 1, at + k, sizeof(double) * (size_t)(knots - k));
         memmove(time + k + 1, time + k, sizeof(double) * (size_t)(knots - k));
+        memmove(seen + k + 1, seen + k, sizeof(double) * (size_t)(knots - k));
         at[k] = m;
         time[k] = t;
+        seen[k] = 1;
         knots++;
     }
     if (knots == 0)
@@ -521,8 +548,9 @@ enum kvt_status kvt_laws_measure(struct kvt_runtime *runtime, int32_t replica, c
         int32_t most = trace->input[r] + (spec->role == KVT_ROLE_PREFILL ? 0 : trace->output[r]);
         longest = most > longest ? most : longest;
     }
+    want_all(laws, spec, longest);
     if (status == KVT_OK)
-        status = measure_all(laws, spec, longest, err);
+        status = measure_all(laws, err);
     laws->out = status == KVT_OK ? open_memstream(text, &bytes) : NULL;
     if (status == KVT_OK && laws->out == NULL)
         status = kvt_err_set(err, KVT_ENOMEM, "no memory to write laws");

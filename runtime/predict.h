@@ -6,9 +6,10 @@
  *   laws      kvt_laws_measure runs the kernels of a replica at a grid of sizes and writes their
  *             times as a calibration (sim/cost/calibration.h): buckets for each linear, a decode
  *             law for attention, rooflines for the rest. In place: the kernels run in the order of
- * a step, with the caches as a step leaves them. list      kvt_step_list says which kernels a step
- * has and what each takes by those laws factors   one per family of kernels (KVT_FACTORS, six),
- * from steps that were run: the median of measured over predicted time of that family
+ *             a step, with the caches as a step leaves them
+ *   list      kvt_step_list says which kernels a step has and what each takes by those laws
+ *   factors   one per role and family of kernels (KVT_FACTORS, six), from steps that were run
+ *             (factors.h); 1 until then
  *
  * A prediction is the sum over the families of factor times the list's time.
  */

@@ -4,17 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/canary.h"
 #include "sim/base/assert.h"
 #include "sim/output/summary.h"
 
-#define STEP_BOUND     0.08
-#define REPEAT_FACTOR  1.5
-#define INSIDE_BOUND   0.85
-#define FREE_BOUND     0.12
-#define REPEAT_BOUND   0.10
 #define BRIEF_REQUESTS 8
 #define TAG_EVERY      40 /* decode steps between two that are compared with and without check */
-#define TAG_PAIRS      4
+#define AGAIN_EVERY    8  /* steps of the free run between two that are run once more */
+#define AGAIN_PREFILL  2  /* ... of a prefill engine, which has few */
 #define SUMMARY_BYTES  ((size_t)16 << 20)
 
 const char *const kvt_verdict_names[3] = {"pass", "fail", "inconclusive"};
@@ -28,11 +25,12 @@ struct work {
     struct kvt_predictor predictors[KVT_ROLE_COUNT];
     struct kvt_drive schedule;
     struct kvt_order order, run_order, simulated_order;
-    struct kvt_step_log run;
+    struct kvt_step_log run, again;
+    struct kvt_canary canary;
     struct kvt_drive simulated;
     double copy_s; /* of a byte that comes back from host memory */
     bool checked_steps;
-    int64_t decode_steps;
+    int64_t decode_steps, free_steps[KVT_ROLE_COUNT];
 };
 
 static void say(const struct work *w, const char *text)
@@ -123,43 +121,75 @@ static enum kvt_status make_schedule(struct work *w, struct kvt_err *err)
 
 /* ---- replay --------------------------------------------------------------------------------- */
 
+/* Room for one more item; false, and noted, without memory. */
+static bool room_for(struct kvt_step_log *log, void *items, int64_t count, int64_t *room,
+                     size_t each)
+{
+    void **list = items;
+    if (count < *room)
+        return true;
+    int64_t more = *room > 0 ? 2 * *room : 256;
+    void *grown = realloc(*list, (size_t)more * each);
+    log->full = log->full || grown == NULL;
+    if (grown == NULL)
+        return false;
+    *list = grown;
+    *room = more;
+    return true;
+}
+
+static void keep_step(struct kvt_step_log *log, const struct kvt_step_record *record)
+{
+    if (room_for(log, &log->records, log->count, &log->room, sizeof *log->records))
+        log->records[log->count++] = *record;
+}
+
+static void log_release(struct kvt_step_log *log)
+{
+    free(log->records);
+    free(log->tag_ratio);
+    free(log->canary);
+    *log = (struct kvt_step_log){0};
+}
+
+/* With, without, without, with, and the other way round: what drifts steadily, or is left warm by
+ * the run before, is in both sums. */
 static void compare_tags(struct work *w, int32_t replica)
 {
-    struct kvt_step_log *run = &w->run;
-    for (int i = 0; i < TAG_PAIRS; i++) {
-        bool first = i % 2 == 0; /* in turns, so that neither has the warmer caches */
-        double a = kvt_runtime_again(&w->runtime, replica, first);
-        double b = kvt_runtime_again(&w->runtime, replica, !first);
-        double with = first ? a : b, without = first ? b : a;
-        if (run->tag_count == run->tag_room) {
-            int64_t room = run->tag_room > 0 ? 2 * run->tag_room : 256;
-            double *more = realloc(run->tag_ratio, (size_t)room * sizeof *more);
-            if (more == NULL)
-                return;
-            run->tag_ratio = more;
-            run->tag_room = room;
-        }
-        run->tag_ratio[run->tag_count++] = with / without - 1;
-    }
+    static const bool with[2 * KVT_TAG_PAIRS] = {true,  false, false, true,
+                                                 false, true,  true,  false};
+    double sum[2] = {0};
+    for (int i = 0; i < 2 * KVT_TAG_PAIRS; i++)
+        sum[with[i]] += kvt_runtime_again(&w->runtime, replica, with[i]);
+    struct kvt_step_log *log = &w->run;
+    if (room_for(log, &log->tag_ratio, log->tag_count, &log->tag_room, sizeof *log->tag_ratio))
+        log->tag_ratio[log->tag_count++] = sum[1] / sum[0] - 1;
 }
 
 static void record_step(void *context, const struct kvt_step_record *record)
 {
     struct work *w = context;
-    struct kvt_step_log *run = &w->run;
-    if (run->count == run->room) {
-        int64_t room = run->room > 0 ? 2 * run->room : 1024;
-        struct kvt_step_record *more = realloc(run->records, (size_t)room * sizeof *more);
-        if (more == NULL) {
-            run->full = true;
-            return;
-        }
-        run->records = more;
-        run->room = room;
-    }
-    run->records[run->count++] = *record;
+    struct kvt_step_log *log = &w->run;
+    if (log->count % KVT_BLOCK_STEPS == 0 &&
+        room_for(log, &log->canary, log->canary_count, &log->canary_room, sizeof *log->canary))
+        log->canary[log->canary_count++] = kvt_canary_ratio(&w->canary);
+    keep_step(log, record);
     if (record->load.decodes > 0 && ++w->decode_steps % TAG_EVERY == 0)
         compare_tags(w, record->replica);
+}
+
+/* In the free run: some steps once more, off every engine's clock. */
+static void repeat_step(void *context, const struct kvt_step_record *record)
+{
+    struct work *w = context;
+    bool rare = record->role == KVT_ROLE_PREFILL;
+    if (++w->free_steps[record->role] % (rare ? AGAIN_PREFILL : AGAIN_EVERY) != 0)
+        return;
+    const struct kvt_real_replica *replica = &w->runtime.replicas[record->replica];
+    struct kvt_step_record again = *record;
+    again.time[0] = again.time[1] = kvt_runtime_again(&w->runtime, record->replica, false);
+    memcpy(again.part, replica->forward.spent, sizeof again.part);
+    keep_step(&w->again, &again);
 }
 
 static enum kvt_status replay(struct work *w, struct kvt_err *err)
@@ -188,6 +218,7 @@ static enum kvt_status replay(struct work *w, struct kvt_err *err)
         copied += w->run.records[i].load.copied_tokens;
     }
     w->copy_s = copied > 0 ? moved / (double)copied : 0;
+    v->steps_run = w->run.count;
     return status;
 }
 
@@ -244,6 +275,8 @@ static enum kvt_status run_freely(struct work *w, struct kvt_err *err)
     say(w, "running freely");
     w->runtime.want.repeats = 1;
     w->runtime.want.tag_check = w->checked_steps = true;
+    w->runtime.record = repeat_step;
+    w->runtime.context = w;
     v->drive->runtime = &w->runtime;
     v->drive->order = &w->run_order;
     v->drive->stop = w->want->stop;
@@ -252,14 +285,18 @@ static enum kvt_status run_freely(struct work *w, struct kvt_err *err)
     KVT_TRY(kvt_drive_begin(v->drive, w->config, err));
     enum kvt_status ran = kvt_drive_run(v->drive, err);
     v->drive->runtime = NULL; /* it does not outlive this call */
+    w->runtime.record = NULL;
     v->tag_check.pages_checked = w->runtime.counts.checks;
     v->tag_check.failures = w->runtime.counts.failures;
     v->free_run.moved_bytes = w->runtime.counts.moved_bytes;
     v->free_run.saved_bytes = w->runtime.counts.saved_bytes;
     for (int32_t i = 0; i < w->runtime.replica_count; i++)
         v->poisoned += w->runtime.replicas[i].forward.poisoned;
-    if (ran != KVT_OK)
-        return ran;
+    KVT_TRY(ran);
+    if (w->again.full)
+        return kvt_err_set(err, KVT_ENOMEM, "no memory to keep the records of %lld steps",
+                           (long long)w->again.count);
+    KVT_TRY(kvt_validate_factors(&w->again, w->predictors, err));
     w->simulated.time = predicted_time;
     w->simulated.time_context = w;
     w->simulated.order = &w->simulated_order;
@@ -280,76 +317,6 @@ static enum kvt_status run_freely(struct work *w, struct kvt_err *err)
     return KVT_OK;
 }
 
-/* ---- verdict -------------------------------------------------------------------------------- */
-
-static void judge(struct kvt_validation *v, enum kvt_verdict verdict, const char *why)
-{
-    if (v->verdict == KVT_VERDICT_FAIL ||
-        (v->verdict != KVT_VERDICT_PASS && verdict != KVT_VERDICT_FAIL))
-        return; /* the first of the worst kind is told */
-    v->verdict = verdict;
-    snprintf(v->why, sizeof v->why, "%s", why);
-}
-
-static void judge_times(struct kvt_validation *v)
-{
-    char why[200];
-    double bound = fmax(STEP_BOUND, REPEAT_FACTOR * v->repeat_median);
-    enum kvt_verdict miss = KVT_VERDICT_FAIL;
-    if (v->repeat_median > REPEAT_BOUND) {
-        snprintf(why, sizeof why,
-                 "the same steps run twice differ by %.1f %% in the median, more than %.0f %%: the "
-                 "machine is too noisy to judge times",
-                 100 * v->repeat_median, 100 * REPEAT_BOUND);
-        judge(v, KVT_VERDICT_INCONCLUSIVE, why);
-        return;
-    }
-    if (v->steps.median > bound) {
-        snprintf(why, sizeof why, "steps: median error %.1f %%, want at most %.1f %%",
-                 100 * v->steps.median, 100 * bound);
-        judge(v, miss, why);
-    }
-    if (v->steps.inside < INSIDE_BOUND) {
-        snprintf(why, sizeof why, "blocks: %.0f %% inside their interval, want at least %.0f %%",
-                 100 * v->steps.inside, 100 * INSIDE_BOUND);
-        judge(v, miss, why);
-    }
-    if (!(fabs(v->free_run.throughput.error) <= FREE_BOUND)) {
-        snprintf(why, sizeof why, "free run: throughput %+.1f %%, want within %.0f %%",
-                 100 * v->free_run.throughput.error, 100 * FREE_BOUND);
-        judge(v, miss, why);
-    }
-    if (!(fabs(v->free_run.tpot.error) <= FREE_BOUND)) {
-        snprintf(why, sizeof why, "free run: mean TPOT %+.1f %%, want within %.0f %%",
-                 100 * v->free_run.tpot.error, 100 * FREE_BOUND);
-        judge(v, miss, why);
-    }
-}
-
-static void judge_all(struct work *w)
-{
-    struct kvt_validation *v = w->v;
-    char why[200];
-    for (int32_t i = 0; i < v->roles; i++) {
-        if (v->capacity[i].predicted_pages == v->capacity[i].measured_pages)
-            continue;
-        snprintf(why, sizeof why, "%s: %lld pages predicted, %lld fit", v->capacity[i].name,
-                 (long long)v->capacity[i].predicted_pages,
-                 (long long)v->capacity[i].measured_pages);
-        judge(v, KVT_VERDICT_FAIL, why);
-    }
-    if (!v->decisions_equal) {
-        snprintf(why, sizeof why, "replay: decision %lld differs", (long long)v->replay.divergence);
-        judge(v, KVT_VERDICT_FAIL, why);
-    }
-    if (v->tag_check.failures > 0)
-        judge(v, KVT_VERDICT_FAIL, "tags: pages failed their check without a fault");
-    if (v->poisoned > 0)
-        judge(v, KVT_VERDICT_FAIL, "activations are not finite");
-    if (!w->want->brief)
-        judge_times(v);
-}
-
 /* ---- all of it ------------------------------------------------------------------------------ */
 
 static enum kvt_status validate(struct work *w, struct kvt_err *err)
@@ -361,15 +328,17 @@ static enum kvt_status validate(struct work *w, struct kvt_err *err)
         (w->config->workload.requests == KVT_UNSET ||
          w->config->workload.requests > BRIEF_REQUESTS))
         w->config->workload.requests = BRIEF_REQUESTS;
+    v->pinned = w->want->backend == KVT_BACKEND_CPU && kvt_pin_threads();
     say(w, "loading weights");
     KVT_TRY(kvt_runtime_init(&w->runtime, w->config, &want, err));
     read_capacity(w);
     KVT_TRY(make_schedule(w, err));
+    KVT_TRY(kvt_canary_init(&w->canary, err));
     KVT_TRY(replay(w, err));
-    kvt_validate_steps(v, &w->run, w->predictors);
-    kvt_validate_tags(v, &w->run, w->predictors, w->config->run.seed);
+    KVT_TRY(kvt_validate_steps(v, &w->run, w->predictors, err));
+    KVT_TRY(kvt_validate_tags(v, &w->run, w->predictors, w->config->run.seed, err));
     KVT_TRY(run_freely(w, err));
-    judge_all(w);
+    kvt_validate_judge(v, w->want->brief);
     return KVT_OK;
 }
 
@@ -400,8 +369,11 @@ enum kvt_status kvt_validate(struct kvt_validation *validation, struct kvt_confi
     kvt_order_release(&w->order);
     kvt_order_release(&w->run_order);
     kvt_order_release(&w->simulated_order);
-    free(w->run.records);
-    free(w->run.tag_ratio);
+    if (validation->pinned)
+        kvt_unpin_threads();
+    log_release(&w->run);
+    log_release(&w->again);
+    kvt_canary_release(&w->canary);
     validation->drive->runtime = NULL;
     kvt_runtime_release(&w->runtime);
     free(w);

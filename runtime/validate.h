@@ -4,25 +4,34 @@
  *   capacity    pages by the memory ledger; pages that devices granted until they refused
  *   schedule    the simulator runs the config with the laws measured here: an order of calls
  *   replay      that order on real memory, each step twice: decisions must be equal to the last
- *               page; times are compared in blocks of 50 steps, even blocks calibrate the factors
- *               (predict.h) and odd ones are predicted, so that a machine that drifts drifts for
- * both tag check   some decode steps again, with and without their check, in turns free run engines
- * keep the clock; the simulator runs the config with the calibrated predictions; rates are compared
- * and the first decision that differs is told
+ *               page. Stretches of five steps calibrate and are predicted in turns (factors.h), so
+ *               that a machine that drifts drifts for both; predicted steps are judged one by one
+ *               and in blocks of 50. What the laws alone would miss by, with one factor a family
+ *               for the whole run, is told beside it
+ *   tag check   some decode steps again, with and without their check, in turns
+ *   free run    engines keep the clock. Every eighth step is run once more, off the clock; from
+ *               those steps, which the result does not count, follow the factors with which the
+ *               simulator then runs the config. Rates and means are compared, and the first
+ *               decision that differs is told
+ *
+ * Threads are pinned. A step with an involuntary switch is flagged, and errors are told with and
+ * without those. Every 50 steps a canary is read (canary.h): where it shifts by more than 15 %,
+ * steps before it no longer calibrate those behind.
  *
  * Verdict: fail when decisions, pages or tags are wrong, or when times miss their bounds; and
  * inconclusive when the same steps run twice differ by more than a tenth, so that the machine
  * cannot judge. Bounds: median error of a step at most the larger of 8 % and one and a half times
- * the repeat error, 85 % of the odd blocks inside their 90 % interval, throughput and mean TPOT of
- * the free run within 12 %.
+ * the repeat error, 85 % of blocks inside their 90 % interval, throughput and mean TPOT of
+ * the free run within 12 %, the tag check's cost inside its measured interval (99 %, resampled).
  */
 #ifndef KVT_RUNTIME_VALIDATE_H
 #define KVT_RUNTIME_VALIDATE_H
 
 #include "runtime/drive.h"
-#include "runtime/predict.h"
+#include "runtime/factors.h"
 
 #define KVT_BLOCK_STEPS 50
+#define KVT_TAG_PAIRS   4 /* of a step that is compared with and without its check */
 
 enum kvt_verdict { KVT_VERDICT_PASS, KVT_VERDICT_FAIL, KVT_VERDICT_INCONCLUSIVE };
 extern const char *const kvt_verdict_names[3];
@@ -46,9 +55,9 @@ struct kvt_pair {                      /* one figure */
     double predicted, measured, error; /* error: predicted / measured - 1 */
 };
 
-struct kvt_miss { /* a kernel family's share of what validation blocks missed by */
-    const char *name;
-    double measured_s, predicted_s, share; /* share: of the measured time of all steps */
+struct kvt_miss { /* a kernel family's share of what predicted steps missed by */
+    double measured_s, predicted_s, laws_s; /* laws_s: without factors */
+    double share;                           /* predicted - measured, of the time of all steps */
 };
 
 struct kvt_validation {
@@ -59,12 +68,21 @@ struct kvt_validation {
     bool decisions_equal;
     int64_t decisions, calls;
     struct {
-        int64_t count, flagged, blocks; /* validation steps; those with a switch; blocks */
-        double median, p90, inside, flagged_median;
+        int64_t count, flagged, blocks; /* predicted steps; those with a switch; their blocks */
+        double median, p90, inside, calm_median; /* calm: without those flagged */
+        double laws_median;                      /* with one factor a family for the whole run */
+        double low, high;                        /* interval of a block: measured/predicted - 1 */
+        int64_t decodes;                         /* of all steps, those without prompt tokens */
+        double decode_s;                         /* their median */
     } steps;
     double repeat_median;
-    double factors[KVT_FACTOR_COUNT];
-    struct kvt_miss misses[KVT_FACTOR_COUNT];
+    struct {
+        double median, low, high; /* read rate of all threads over one; 5 % and 95 % */
+        int32_t shifts;
+    } canary;
+    bool pinned;
+    int64_t steps_run; /* in the replay */
+    struct kvt_miss misses[KVT_ROLE_COUNT][KVT_FACTOR_COUNT];
     struct {
         double predicted, measured, low, high;
         int64_t pairs, pages_checked, failures;
@@ -89,22 +107,37 @@ enum kvt_status kvt_validate(struct kvt_validation *validation, struct kvt_confi
                              const struct kvt_validate_want *want, struct kvt_err *err);
 void kvt_validation_release(struct kvt_validation *validation);
 
-/* ---- validate_steps.c: what the records of a replay say -------------------------------------- */
+/* ---- validate_steps.c: what records of steps say --------------------------------------------- */
 
 struct kvt_step_log {
-    struct kvt_step_record *records; /* owned */
+    struct kvt_step_record *records; /* owned, as all below */
     int64_t count, room;
-    double *tag_ratio; /* owned: time with the check over time without, minus 1 */
+    double *tag_ratio; /* time with the check over time without, minus 1; of one step */
     int64_t tag_count, tag_room;
+    double *canary; /* one before each block */
+    int64_t canary_count, canary_room;
     bool full;
 };
 
-/* Fit the factors of the predictors to even blocks, judge odd ones. */
-void kvt_validate_steps(struct kvt_validation *validation, const struct kvt_step_log *run,
-                        struct kvt_predictor predictors[KVT_ROLE_COUNT]);
+/* Predict and judge odd stretches. */
+enum kvt_status kvt_validate_steps(struct kvt_validation *validation,
+                                   const struct kvt_step_log *run,
+                                   struct kvt_predictor predictors[KVT_ROLE_COUNT],
+                                   struct kvt_err *err);
 
-/* Median of the pairs, and the interval of 90 % by resampling them. */
-void kvt_validate_tags(struct kvt_validation *validation, const struct kvt_step_log *run,
-                       struct kvt_predictor predictors[KVT_ROLE_COUNT], uint64_t seed);
+/* Set the predictors' factors to the means of all steps. */
+enum kvt_status kvt_validate_factors(const struct kvt_step_log *run,
+                                     struct kvt_predictor predictors[KVT_ROLE_COUNT],
+                                     struct kvt_err *err);
+
+/* Median of the compared steps, and its interval by resampling them. */
+enum kvt_status kvt_validate_tags(struct kvt_validation *validation, const struct kvt_step_log *run,
+                                  struct kvt_predictor predictors[KVT_ROLE_COUNT], uint64_t seed,
+                                  struct kvt_err *err);
+
+/* ---- validate_judge.c ------------------------------------------------------------------------ */
+
+/* Verdict and reason; brief: times judge nothing. */
+void kvt_validate_judge(struct kvt_validation *validation, bool brief);
 
 #endif

@@ -1,4 +1,4 @@
-/* What a replay's records say: factors from even blocks, errors of odd ones. */
+/* What a replay's records say: factors from even stretches, errors of odd ones. */
 #include <gsl/gsl_cdf.h>
 #include <gsl/gsl_sort.h>
 #include <gsl/gsl_statistics.h>
@@ -9,108 +9,26 @@
 #include "runtime/validate.h"
 #include "sim/base/random.h"
 
-#define INTERVAL  0.95 /* one side of a 90 % interval */
-#define RESAMPLES 2000
+#define INTERVAL     0.95  /* one side of a 90 % interval of a block */
+#define TAG_INTERVAL 0.995 /* one side of a 99 % interval of the tag check's cost */
+#define RESAMPLES    2000
+#define SHIFT        0.15 /* of the canary: another epoch begins */
 
 static double time_of(const struct kvt_step_record *record)
 {
     return 0.5 * (record->time[0] + record->time[1]);
 }
 
-static bool calibrates(int64_t i)
-{
-    return i / KVT_BLOCK_STEPS % 2 == 0;
-}
-
-/* Time of each family in a step; what no part has is with the small kernels. */
-static void measured_families(const struct kvt_step_record *record,
-                              double seconds[KVT_FACTOR_COUNT])
-{
-    double rest = time_of(record);
-    memset(seconds, 0, sizeof(double) * KVT_FACTOR_COUNT);
-    for (int p = 0; p < KVT_PART_COUNT; p++) {
-        if (kvt_part_factors[p] != KVT_FACTOR_SMALL) {
-            seconds[kvt_part_factors[p]] += record->part[p];
-            rest -= record->part[p];
-        }
-    }
-    seconds[KVT_FACTOR_SMALL] = rest > 0 ? rest : 0;
-}
-
-struct weighed {
-    double ratio, weight;
+/* What the judges below work with. */
+struct judged {
+    struct kvt_validation *v;
+    const struct kvt_step_log *run;
+    struct kvt_family_times *families; /* [run->count], as all below */
+    double *predicted;                 /* s, of a step */
+    double *by_laws;                   /* the same with one factor a family */
+    double *scratch;
+    struct kvt_weighed *items;
 };
-
-static int by_ratio(const void *a, const void *b)
-{
-    const struct weighed *x = a, *y = b;
-    return (x->ratio > y->ratio) - (x->ratio < y->ratio);
-}
-
-static double weighted_median(struct weighed *items, int64_t count)
-{
-    double sum = 0, seen = 0;
-    qsort(items, (size_t)count, sizeof *items, by_ratio);
-    for (int64_t i = 0; i < count; i++)
-        sum += items[i].weight;
-    for (int64_t i = 0; i < count; i++) {
-        seen += items[i].weight;
-        if (2 * seen >= sum)
-            return items[i].ratio;
-    }
-    return 1;
-}
-
-/* One factor a family for all roles: the median over calibration steps of measured over predicted,
- * each step weighed by what it should take there. */
-static void fit_factors(struct kvt_validation *v, const struct kvt_step_log *run,
-                        struct kvt_predictor predictors[KVT_ROLE_COUNT], struct weighed *items)
-{
-    for (int f = 0; f < KVT_FACTOR_COUNT; f++) {
-        int64_t count = 0;
-        for (int64_t i = 0; i < run->count; i++) {
-            double predicted[KVT_FACTOR_COUNT], measured[KVT_FACTOR_COUNT];
-            const struct kvt_step_record *record = &run->records[i];
-            if (!calibrates(i))
-                continue;
-            kvt_predictor_families(&predictors[record->role], &record->load, predicted);
-            measured_families(record, measured);
-            if (predicted[f] > 0 && measured[f] > 0)
-                items[count++] = (struct weighed){measured[f] / predicted[f], predicted[f]};
-        }
-        v->factors[f] = weighted_median(items, count);
-        for (int role = 0; role < KVT_ROLE_COUNT; role++)
-            predictors[role].factor[f] = v->factors[f];
-    }
-}
-
-static void judge_blocks(struct kvt_validation *v, const struct kvt_step_log *run,
-                         const double *predicted, double *ratio)
-{
-    int64_t blocks = run->count / KVT_BLOCK_STEPS, fitted = 0, inside = 0;
-    for (int64_t b = 0; b < blocks; b++) {
-        double sum = 0, want = 0;
-        for (int64_t i = b * KVT_BLOCK_STEPS; i < (b + 1) * KVT_BLOCK_STEPS; i++) {
-            sum += time_of(&run->records[i]);
-            want += predicted[i];
-        }
-        ratio[b] = log(sum / want);
-    }
-    double mean = 0, square = 0;
-    for (int64_t b = 0; b < blocks; b += 2, fitted++)
-        mean += ratio[b];
-    mean /= fitted > 0 ? (double)fitted : 1;
-    for (int64_t b = 0; b < blocks; b += 2)
-        square += (ratio[b] - mean) * (ratio[b] - mean);
-    double n = (double)fitted;
-    double spread =
-        fitted > 1 ? sqrt(square / (n - 1)) * sqrt(1 + 1 / n) * gsl_cdf_tdist_Pinv(INTERVAL, n - 1)
-                   : (double)INFINITY;
-    v->steps.blocks = blocks / 2;
-    for (int64_t b = 1; b < blocks; b += 2)
-        inside += fabs(ratio[b] - mean) <= spread;
-    v->steps.inside = blocks / 2 > 0 ? (double)inside / (double)(blocks / 2) : 1;
-}
 
 static double quantile(double *values, int64_t count, double q)
 {
@@ -120,75 +38,214 @@ static double quantile(double *values, int64_t count, double q)
     return gsl_stats_quantile_from_sorted_data(values, 1, (size_t)count, q);
 }
 
-static void judge_steps(struct kvt_validation *v, const struct kvt_step_log *run,
-                        const double *predicted, double *errors)
+/* ---- predictions ---------------------------------------------------------------------------- */
+
+static int32_t epochs(struct judged *j)
 {
+    const struct kvt_step_log *run = j->run;
+    int32_t epoch = 0;
+    double level = run->canary_count > 0 ? run->canary[0] : 1;
+    for (int64_t i = 0; i < run->count; i++) {
+        int64_t block = i / KVT_BLOCK_STEPS;
+        if (i % KVT_BLOCK_STEPS == 0 && block < run->canary_count &&
+            fabs(run->canary[block] / level - 1) > SHIFT) {
+            level = run->canary[block];
+            epoch++;
+        }
+        j->families[i].epoch = epoch;
+    }
+    return epoch;
+}
+
+static double step_of(const struct kvt_family_times *times, kvt_factors factors)
+{
+    double sum = 0;
+    for (int f = 0; f < KVT_FACTOR_COUNT; f++)
+        sum += factors[times->role][f] * times->predicted[f];
+    return sum;
+}
+
+/* Every odd stretch by the calibrating steps around it, and its misses by family. */
+static void predict(struct judged *j)
+{
+    struct kvt_validation *v = j->v;
+    const struct kvt_step_log *run = j->run;
+    kvt_factors factors, whole;
+    double all = 0;
+    kvt_factors_median(j->families, run->count, j->items, whole);
+    for (int64_t i = 0; i < run->count; i++) {
+        const struct kvt_family_times *times = &j->families[i];
+        if (kvt_calibrates(i))
+            continue;
+        if (i % KVT_STRETCH_STEPS == 0)
+            kvt_factors_near(j->families, run->count, i / KVT_STRETCH_STEPS, KVT_NEAR_STEPS,
+                             j->items, factors);
+        j->predicted[i] = step_of(times, factors);
+        j->by_laws[i] = step_of(times, whole);
+        for (int f = 0; f < KVT_FACTOR_COUNT; f++) {
+            struct kvt_miss *miss = &v->misses[times->role][f];
+            miss->measured_s += times->measured[f];
+            miss->predicted_s += factors[times->role][f] * times->predicted[f];
+            miss->laws_s += times->predicted[f];
+        }
+        all += time_of(&run->records[i]);
+    }
+    for (int role = 0; role < KVT_ROLE_COUNT; role++)
+        for (int f = 0; f < KVT_FACTOR_COUNT && all > 0; f++) {
+            struct kvt_miss *miss = &v->misses[role][f];
+            miss->share = (miss->predicted_s - miss->measured_s) / all;
+        }
+}
+
+/* ---- errors --------------------------------------------------------------------------------- */
+
+/* Predicted steps in blocks of 50. Each block has its interval from all others. */
+static void judge_blocks(struct judged *j)
+{
+    struct kvt_validation *v = j->v;
+    double *ratio = j->scratch, sum = 0, want = 0, total = 0, square = 0;
+    int64_t blocks = 0, in_block = 0, inside = 0;
+    for (int64_t i = 0; i < j->run->count; i++) {
+        if (kvt_calibrates(i))
+            continue;
+        sum += time_of(&j->run->records[i]);
+        want += j->predicted[i];
+        if (++in_block < KVT_BLOCK_STEPS)
+            continue;
+        ratio[blocks] = log(sum / want);
+        total += ratio[blocks];
+        square += ratio[blocks] * ratio[blocks];
+        sum = want = 0;
+        in_block = 0;
+        blocks++;
+    }
+    v->steps.blocks = blocks;
+    v->steps.inside = 1;
+    v->steps.high = (double)INFINITY;
+    if (blocks < 3)
+        return;
+    double n = (double)(blocks - 1), reach = gsl_cdf_tdist_Pinv(INTERVAL, n - 1);
+    for (int64_t b = 0; b < blocks; b++) {
+        double mean = (total - ratio[b]) / n;
+        double rest = square - ratio[b] * ratio[b] - n * mean * mean;
+        double spread = reach * sqrt((rest > 0 ? rest : 0) / (n - 1) * (1 + 1 / n));
+        inside += fabs(ratio[b] - mean) <= spread;
+        v->steps.low = expm1(mean - spread); /* that of the last is told */
+        v->steps.high = expm1(mean + spread);
+    }
+    v->steps.inside = (double)inside / (double)blocks;
+}
+
+static void judge_steps(struct judged *j)
+{
+    struct kvt_validation *v = j->v;
+    const struct kvt_step_log *run = j->run;
+    double *errors = j->scratch;
     int64_t count = 0, calm = 0;
     for (int64_t i = 0; i < run->count; i++)
-        if (!calibrates(i))
-            errors[count++] = fabs(predicted[i] / time_of(&run->records[i]) - 1);
+        if (!kvt_calibrates(i))
+            errors[count++] = fabs(j->predicted[i] / time_of(&run->records[i]) - 1);
     v->steps.count = count;
     v->steps.median = quantile(errors, count, 0.5);
     v->steps.p90 = quantile(errors, count, 0.9);
+    count = 0;
     for (int64_t i = 0; i < run->count; i++)
-        if (!calibrates(i) && run->records[i].switches == 0)
-            errors[calm++] = fabs(predicted[i] / time_of(&run->records[i]) - 1);
+        if (!kvt_calibrates(i))
+            errors[count++] = fabs(j->by_laws[i] / time_of(&run->records[i]) - 1);
+    v->steps.laws_median = quantile(errors, count, 0.5);
+    for (int64_t i = 0; i < run->count; i++)
+        if (!kvt_calibrates(i) && run->records[i].switches == 0)
+            errors[calm++] = fabs(j->predicted[i] / time_of(&run->records[i]) - 1);
     v->steps.flagged = count - calm;
-    v->steps.flagged_median = quantile(errors, calm, 0.5);
+    v->steps.calm_median = quantile(errors, calm, 0.5);
     for (int64_t i = 0; i < run->count; i++) {
         const double *time = run->records[i].time;
         errors[i] = fabs(time[1] / time[0] - 1);
     }
     v->repeat_median = quantile(errors, run->count, 0.5);
+    for (int64_t i = 0; i < run->canary_count; i++)
+        errors[i] = run->canary[i];
+    v->canary.median = quantile(errors, run->canary_count, 0.5);
+    v->canary.low = quantile(errors, run->canary_count, 0.05);
+    v->canary.high = quantile(errors, run->canary_count, 0.95);
+    for (int64_t i = 0; i < run->count; i++)
+        if (run->records[i].load.prompt_tokens == 0)
+            errors[v->steps.decodes++] = time_of(&run->records[i]);
+    v->steps.decode_s = quantile(errors, v->steps.decodes, 0.5);
 }
 
-static void attribute(struct kvt_validation *v, const struct kvt_step_log *run,
-                      struct kvt_predictor predictors[KVT_ROLE_COUNT])
+enum kvt_status kvt_validate_steps(struct kvt_validation *validation,
+                                   const struct kvt_step_log *run,
+                                   struct kvt_predictor predictors[KVT_ROLE_COUNT],
+                                   struct kvt_err *err)
 {
-    double all = 0;
-    for (int f = 0; f < KVT_FACTOR_COUNT; f++)
-        v->misses[f] = (struct kvt_miss){.name = kvt_factor_names[f]};
-    for (int64_t i = 0; i < run->count; i++) {
-        double predicted[KVT_FACTOR_COUNT], measured[KVT_FACTOR_COUNT];
-        const struct kvt_step_record *record = &run->records[i];
-        if (calibrates(i))
-            continue;
-        kvt_predictor_families(&predictors[record->role], &record->load, predicted);
-        measured_families(record, measured);
-        all += time_of(record);
-        for (int f = 0; f < KVT_FACTOR_COUNT; f++) {
-            v->misses[f].measured_s += measured[f];
-            v->misses[f].predicted_s += v->factors[f] * predicted[f];
-        }
-    }
-    for (int f = 0; f < KVT_FACTOR_COUNT && all > 0; f++)
-        v->misses[f].share = (v->misses[f].predicted_s - v->misses[f].measured_s) / all;
-}
-
-void kvt_validate_steps(struct kvt_validation *validation, const struct kvt_step_log *run,
-                        struct kvt_predictor predictors[KVT_ROLE_COUNT])
-{
-    struct kvt_validation *v = validation;
-    size_t count = (size_t)run->count + 1;
-    double *predicted = malloc(count * sizeof *predicted);
-    double *scratch = malloc(count * sizeof *scratch);
-    struct weighed *items = malloc(count * sizeof *items);
-    if (predicted != NULL && scratch != NULL && items != NULL) {
-        fit_factors(v, run, predictors, items);
+    size_t count = (size_t)run->count + (size_t)run->canary_count + 1;
+    struct judged j = {.v = validation,
+                       .run = run,
+                       .families = calloc(count, sizeof *j.families),
+                       .predicted = calloc(count, sizeof *j.predicted),
+                       .by_laws = calloc(count, sizeof *j.by_laws),
+                       .scratch = calloc(count, sizeof *j.scratch),
+                       .items = calloc(count, sizeof *j.items)};
+    enum kvt_status status = KVT_OK;
+    if (j.families == NULL || j.predicted == NULL || j.by_laws == NULL || j.scratch == NULL ||
+        j.items == NULL)
+        status = kvt_err_set(err, KVT_ENOMEM, "no memory to judge %zu steps", count);
+    if (status == KVT_OK) {
         for (int64_t i = 0; i < run->count; i++)
-            predicted[i] =
-                kvt_predictor_step(&predictors[run->records[i].role], &run->records[i].load);
-        judge_blocks(v, run, predicted, scratch);
-        judge_steps(v, run, predicted, scratch);
-        attribute(v, run, predictors);
+            kvt_family_times(&j.families[i], &run->records[i], &predictors[run->records[i].role]);
+        validation->canary.shifts = epochs(&j);
+        predict(&j);
+        judge_blocks(&j);
+        judge_steps(&j);
     }
-    free(predicted);
-    free(scratch);
-    free(items);
+    free(j.families);
+    free(j.predicted);
+    free(j.by_laws);
+    free(j.scratch);
+    free(j.items);
+    return status;
 }
 
-void kvt_validate_tags(struct kvt_validation *validation, const struct kvt_step_log *run,
-                       struct kvt_predictor predictors[KVT_ROLE_COUNT], uint64_t seed)
+enum kvt_status kvt_validate_factors(const struct kvt_step_log *run,
+                                     struct kvt_predictor predictors[KVT_ROLE_COUNT],
+                                     struct kvt_err *err)
+{
+    kvt_factors factors;
+    struct kvt_family_times *families = calloc((size_t)run->count + 1, sizeof *families);
+    if (families == NULL)
+        return kvt_err_set(err, KVT_ENOMEM, "no memory to judge %lld steps", (long long)run->count);
+    for (int64_t i = 0; i < run->count; i++)
+        kvt_family_times(&families[i], &run->records[i], &predictors[run->records[i].role]);
+    kvt_factors_mean(families, run->count, factors);
+    for (int role = 0; role < KVT_ROLE_COUNT; role++)
+        memcpy(predictors[role].factor, factors[role], sizeof factors[role]);
+    free(families);
+    return KVT_OK;
+}
+
+/* ---- tag check ------------------------------------------------------------------------------ */
+
+static void resample(struct kvt_validation *v, const struct kvt_step_log *run, double *medians,
+                     double *drawn, uint64_t seed)
+{
+    size_t count = (size_t)run->tag_count;
+    memcpy(drawn, run->tag_ratio, count * sizeof *drawn);
+    v->tag_check.measured = quantile(drawn, run->tag_count, 0.5);
+    struct kvt_stream stream;
+    kvt_stream_init(&stream, seed, KVT_PURPOSE_BOOTSTRAP, 0);
+    for (int i = 0; i < RESAMPLES; i++) {
+        for (size_t k = 0; k < count; k++)
+            drawn[k] = run->tag_ratio[kvt_stream_below(&stream, count)];
+        medians[i] = quantile(drawn, run->tag_count, 0.5);
+    }
+    v->tag_check.low = quantile(medians, RESAMPLES, 1 - TAG_INTERVAL);
+    v->tag_check.high = quantile(medians, RESAMPLES, TAG_INTERVAL);
+}
+
+enum kvt_status kvt_validate_tags(struct kvt_validation *validation, const struct kvt_step_log *run,
+                                  struct kvt_predictor predictors[KVT_ROLE_COUNT], uint64_t seed,
+                                  struct kvt_err *err)
 {
     struct kvt_validation *v = validation;
     double check = 0, step = 0;
@@ -197,29 +254,21 @@ void kvt_validate_tags(struct kvt_validation *validation, const struct kvt_step_
         if (record->load.decodes == 0)
             continue;
         check += kvt_predictor_tag_check(&predictors[record->role], record->pages);
-        step += kvt_predictor_step(&predictors[record->role], &record->load);
+        step += time_of(record);
     }
     v->tag_check.predicted = step > 0 ? check / step : 0;
-    v->tag_check.pairs = run->tag_count;
-    size_t count = (size_t)run->tag_count;
+    v->tag_check.pairs = run->tag_count * KVT_TAG_PAIRS;
+    if (run->tag_count == 0)
+        return KVT_OK;
     double *medians = malloc(RESAMPLES * sizeof *medians);
-    double *drawn = malloc((count + 1) * sizeof *drawn);
-    if (count == 0 || medians == NULL || drawn == NULL) {
-        free(medians);
-        free(drawn);
-        return;
-    }
-    memcpy(drawn, run->tag_ratio, count * sizeof *drawn);
-    v->tag_check.measured = quantile(drawn, run->tag_count, 0.5);
-    struct kvt_stream stream;
-    kvt_stream_init(&stream, seed, KVT_PURPOSE_BOOTSTRAP, 0);
-    for (int i = 0; i < RESAMPLES; i++) {
-        for (size_t j = 0; j < count; j++)
-            drawn[j] = run->tag_ratio[kvt_stream_below(&stream, count)];
-        medians[i] = quantile(drawn, run->tag_count, 0.5);
-    }
-    v->tag_check.low = quantile(medians, RESAMPLES, 0.05);
-    v->tag_check.high = quantile(medians, RESAMPLES, 0.95);
+    double *drawn = malloc((size_t)run->tag_count * sizeof *drawn);
+    enum kvt_status status = KVT_OK;
+    if (medians == NULL || drawn == NULL)
+        status = kvt_err_set(err, KVT_ENOMEM, "no memory to resample %lld steps",
+                             (long long)run->tag_count);
+    else
+        resample(v, run, medians, drawn, seed);
     free(medians);
     free(drawn);
+    return status;
 }

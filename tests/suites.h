@@ -52,5 +52,6 @@
     X(tag_check)        \
     X(elementwise)      \
     X(runtime)          \
+    X(validate)         \
     X(cli)
 /* clang-format on */

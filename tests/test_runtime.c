@@ -35,6 +35,13 @@ static const char colocated[] =
     "           output: {uniform: {min: 8, max: 40}}}}\n"
     "run: {seed: 5}\n";
 
+struct how { /* a world is made; zeroed: the plain kernels, nothing wrong */
+    enum kvt_backend backend;
+    const struct kvt_stale *stale;
+    bool poisoned_pages;   /* pages hold NaN before they are written */
+    bool poisoned_weights; /* a norm of the last replica's first layer is NaN */
+};
+
 struct world {
     struct kvt_config config;
     struct kvt_runtime runtime;
@@ -51,16 +58,25 @@ static double fixed_time(void *context, int32_t replica, const struct kvt_step *
     return step->chunk_count > 0 ? 0.001 : 0.004;
 }
 
-/* Sets replace values of the text; the runtime stays open for the test to look at. */
-static bool run_world(struct world *world, const char *text, const char *const sets[],
-                      int32_t set_count, const struct kvt_stale *stale, bool tag_check)
+/* Bytes of 0xff are NaN in BF16, in the FP8 of the pages, and as a scale. */
+static void poison_pages(const struct kvt_runtime *runtime)
+{
+    for (int32_t i = 0; i < runtime->replica_count; i++) {
+        const struct kvt_kv_pool *pool = &runtime->replicas[i].pool;
+        for (int32_t l = 0; l < pool->layers; l++)
+            memset(pool->layer[l], 0xff,
+                   (size_t)(pool->pages + 1) * (size_t)pool->layout.page_bytes);
+    }
+}
+
+static bool run_as(struct world *world, const char *text, const char *const sets[],
+                   int32_t set_count, const struct how *how)
 {
     struct kvt_err err = {0};
     *world = (struct world){0};
     world->threads = omp_get_max_threads();
     omp_set_num_threads(1); /* kernels this small only wait for each other */
-    struct kvt_runtime_want want = {
-        .backend = KVT_BACKEND_REFERENCE, .tag_check = tag_check, .repeats = 1};
+    struct kvt_runtime_want want = {.backend = how->backend, .tag_check = true, .repeats = 1};
     CHECK_OK(
         kvt_config_parse(&world->config, "c.yaml", text, strlen(text), "", sets, set_count, &err),
         err);
@@ -69,15 +85,29 @@ static bool run_world(struct world *world, const char *text, const char *const s
     CHECK_OK(kvt_runtime_init(&world->runtime, &world->config, &want, &err), err);
     if (err.status != KVT_OK)
         return false;
-    if (stale != NULL)
-        world->runtime.stale = *stale;
+    if (how->stale != NULL)
+        world->runtime.stale = *how->stale;
+    const struct kvt_real_replica *last =
+        &world->runtime.replicas[world->runtime.replica_count - 1];
+    if (how->poisoned_weights)
+        last->weights.layers[0].attention_norm[0] = 0x7fc0;
     world->drive.runtime = &world->runtime;
     world->drive.order = &world->order;
     world->drive.time = fixed_time;
     CHECK_OK(kvt_drive_begin(&world->drive, &world->config, &err), err);
+    if (err.status == KVT_OK && how->poisoned_pages)
+        poison_pages(&world->runtime);
     if (err.status == KVT_OK)
         CHECK_OK(kvt_drive_run(&world->drive, &err), err);
     return err.status == KVT_OK;
+}
+
+/* Sets replace values of the text; the runtime stays open for the test to look at. */
+static bool run_world(struct world *world, const char *text, const char *const sets[],
+                      int32_t set_count, const struct kvt_stale *stale)
+{
+    const struct how how = {.backend = KVT_BACKEND_REFERENCE, .stale = stale};
+    return run_as(world, text, sets, set_count, &how);
 }
 
 static void end_world(struct world *world)
@@ -190,8 +220,8 @@ static void tokens_do_not_depend_on_who_else_is_served(void)
     static const char *const apart[] = {"workload.open.rate=0.001 req/s",
                                         "fleet.prefill.memory.pages=200",
                                         "fleet.decode.memory.pages=200"};
-    bool ran = run_world(&crowded, disaggregated, NULL, 0, NULL, true);
-    ran = run_world(&alone, disaggregated, apart, 3, NULL, true) && ran;
+    bool ran = run_world(&crowded, disaggregated, NULL, 0, NULL);
+    ran = run_world(&alone, disaggregated, apart, 3, NULL) && ran;
     if (ran) {
         CHECK_NOTE(preemptions(&crowded) > 0, "the pool is tight enough for retractions");
         CHECK_I64(preemptions(&alone), 0, "nobody is in the way");
@@ -211,8 +241,8 @@ static void tokens_survive_preemption_and_mixed_batches(void)
     static struct world crowded, alone;
     static const char *const apart[] = {"workload.open.rate=0.001 req/s",
                                         "fleet.serve.memory.pages=200"};
-    bool ran = run_world(&crowded, colocated, NULL, 0, NULL, true);
-    ran = run_world(&alone, colocated, apart, 2, NULL, true) && ran;
+    bool ran = run_world(&crowded, colocated, NULL, 0, NULL);
+    ran = run_world(&alone, colocated, apart, 2, NULL) && ran;
     if (ran) {
         CHECK_NOTE(preemptions(&crowded) > 0, "requests are computed again");
         CHECK_I64(different(&crowded, &alone), 0, "requests with other tokens");
@@ -228,8 +258,8 @@ static void overlap_gives_the_same_tokens(void)
     static struct world ahead, plain;
     static const char *const sets[] = {"fleet.prefill.scheduler.overlap=false",
                                        "fleet.decode.scheduler.overlap=false"};
-    bool ran = run_world(&ahead, disaggregated, NULL, 0, NULL, true);
-    ran = run_world(&plain, disaggregated, sets, 2, NULL, true) && ran;
+    bool ran = run_world(&ahead, disaggregated, NULL, 0, NULL);
+    ran = run_world(&plain, disaggregated, sets, 2, NULL) && ran;
     if (ran)
         CHECK_I64(different(&ahead, &plain), 0, "requests with other tokens");
     end_world(&plain);
@@ -243,8 +273,8 @@ static void a_stale_page_changes_tokens_and_is_caught(void)
                                        "fleet.decode.memory.pages=200"};
     /* The second page of request 2 is page 7 of the pool to its readers, from position 40 on. */
     struct kvt_stale stale = {.request = 2, .slot = 0, .page = 150, .from = 40};
-    bool ran = run_world(&good, disaggregated, sets, 2, NULL, true);
-    ran = run_world(&bad, disaggregated, sets, 2, &stale, true) && ran;
+    bool ran = run_world(&good, disaggregated, sets, 2, NULL);
+    ran = run_world(&bad, disaggregated, sets, 2, &stale) && ran;
     if (ran) {
         CHECK_I64(different(&good, &bad), 1, "its tokens change, nobody else's do");
         CHECK_I64(good.runtime.counts.failures, 0, "before");
@@ -256,12 +286,148 @@ static void a_stale_page_changes_tokens_and_is_caught(void)
     end_world(&good);
 }
 
+static void a_guard_aborts_whom_it_finds_a_bad_page_of(void)
+{
+    static struct world good, bad;
+    static const char *const sets[] = {"workload.open.rate=0.001 req/s",
+                                       "fleet.decode.memory.pages=200",
+                                       "fleet.decode.guard.tag-side.check=before-read"};
+    struct kvt_stale stale = {
+        .request = 2, .slot = 0, .page = 150, .from = 61}; /* not in prefill */
+    struct kvt_replay replay;
+    struct kvt_err err = {0};
+    bool ran = run_world(&good, disaggregated, sets, 3, NULL);
+    ran = run_world(&bad, disaggregated, sets, 3, &stale) && ran;
+    const struct kvt_simulation *simulation = &bad.drive.simulation;
+    if (ran) {
+        const struct kvt_core *core = &simulation->des.core;
+        CHECK_I64(good.drive.simulation.des.core.counts[0].aborted, 0,
+                  "a guard that finds nothing");
+        CHECK_I64(core->counts[0].aborted, 1, "aborted");
+        CHECK_I64(core->requests[2].state, KVT_REQUEST_ABORTED, "whom");
+        CHECK_I64(bad.runtime.counts.failures, 2, "that step and the one planned behind it");
+        int64_t misses = 0;
+        for (int64_t i = 0; i < bad.order.decision_count; i++) {
+            const struct kvt_decision *decision = &bad.order.decisions[i];
+            if (decision->kind != KVT_DECIDE_CHECK_MISS)
+                continue;
+            misses++;
+            CHECK_I64(decision->request, 2, "of whom a page is bad");
+            CHECK_I64(decision->count, stale.page, "which page");
+            CHECK_I64(decision[1].kind, KVT_DECIDE_ABORT, "what follows");
+        }
+        CHECK_I64(misses, 1, "found");
+        /* The core alone decides the same. */
+        CHECK_OK(kvt_replay_run(&replay, &bad.order, &simulation->des.spec, &simulation->trace,
+                                NULL, 3, NULL, &err),
+                 err);
+        CHECK_I64(replay.divergence, -1, "in virtual time");
+        CHECK(replay.digest == core->log.digest);
+    }
+    end_world(&bad);
+    end_world(&good);
+}
+
+/* Fast kernels: the same bits from run to run, and in a replay. */
+static void fast_kernels_repeat_themselves(void)
+{
+    static const char *const texts[] = {disaggregated, colocated};
+    static struct world first, second;
+    const struct how how = {.backend = KVT_BACKEND_CPU};
+    for (size_t i = 0; i < 2; i++) {
+        struct kvt_replay replay;
+        struct kvt_err err = {0};
+        bool ran = run_as(&first, texts[i], NULL, 0, &how);
+        ran = run_as(&second, texts[i], NULL, 0, &how) && ran;
+        if (ran) {
+            struct kvt_simulation *simulation = &first.drive.simulation;
+            CHECK_I64(different(&first, &second), 0, "requests with other tokens");
+            CHECK_I64(first.runtime.counts.failures, 0, "tags");
+            CHECK_NOTE(preemptions(&first) > 0, "with retractions");
+            CHECK_OK(kvt_replay_run(&replay, &first.order, &simulation->des.spec,
+                                    &simulation->trace, &first.runtime,
+                                    simulation->config->run.seed, NULL, &err),
+                     err);
+            CHECK_I64(replay.divergence, -1, "on real memory");
+            CHECK_I64(different(&first, &second), 0, "requests with other tokens in a replay");
+        }
+        end_world(&second);
+        end_world(&first);
+    }
+}
+
+/* Output tokens that two runs share before they first differ, of those of all requests. */
+static double shared(const struct world *a, const struct world *b)
+{
+    const struct kvt_trace *trace = &a->drive.simulation.trace;
+    int64_t same = 0, all = 0;
+    for (int32_t r = 0; r < trace->count; r++) {
+        const int32_t *x = kvt_runtime_text(&a->runtime, r) + trace->input[r];
+        const int32_t *y = kvt_runtime_text(&b->runtime, r) + trace->input[r];
+        int32_t n = 0;
+        while (n < trace->output[r] && x[n] == y[n])
+            n++;
+        same += n;
+        all += trace->output[r];
+    }
+    return (double)same / (double)all;
+}
+
+/* The fast kernels round elsewhere than their definitions; greedy tokens of a model without
+ * training are near ties now and then, and after one the texts part. */
+static void fast_kernels_say_what_the_plain_ones_say(void)
+{
+    static const char *const texts[] = {disaggregated, colocated};
+    static struct world fast, plain;
+    const struct how how = {.backend = KVT_BACKEND_CPU};
+    for (size_t i = 0; i < 2; i++) {
+        bool ran = run_as(&fast, texts[i], NULL, 0, &how);
+        ran = run_world(&plain, texts[i], NULL, 0, NULL) && ran;
+        if (ran)
+            CHECK_NOTE(shared(&fast, &plain) > 0.4, "of the tokens before the first other one");
+        end_world(&plain);
+        end_world(&fast);
+    }
+}
+
+static void what_pages_held_before_never_shows(void)
+{
+    static const char *const texts[] = {disaggregated, colocated};
+    static const enum kvt_backend backends[] = {KVT_BACKEND_REFERENCE, KVT_BACKEND_CPU};
+    static struct world clean, poisoned;
+    for (size_t i = 0; i < 4; i++) {
+        const struct how how = {.backend = backends[i / 2]};
+        const struct how bad = {.backend = backends[i / 2], .poisoned_pages = true};
+        bool ran = run_as(&clean, texts[i % 2], NULL, 0, &how);
+        ran = run_as(&poisoned, texts[i % 2], NULL, 0, &bad) && ran;
+        if (ran) {
+            CHECK_I64(different(&clean, &poisoned), 0, "requests with other tokens");
+            for (int32_t k = 0; k < poisoned.runtime.replica_count; k++)
+                CHECK_I64(poisoned.runtime.replicas[k].forward.poisoned, 0, "not finite");
+        }
+        end_world(&poisoned);
+        end_world(&clean);
+    }
+}
+
+static void weights_that_are_not_finite_are_told(void)
+{
+    static struct world world;
+    const struct how how = {.backend = KVT_BACKEND_CPU, .poisoned_weights = true};
+    if (run_as(&world, disaggregated, NULL, 0, &how)) {
+        CHECK_I64(world.runtime.replicas[0].forward.poisoned, 0, "prefill has its own weights");
+        CHECK_NOTE(world.runtime.replicas[1].forward.poisoned > 0, "decode");
+        CHECK_I64(world.runtime.counts.failures, 0, "tags are fine");
+    }
+    end_world(&world);
+}
+
 static void a_replay_makes_the_recorded_decisions(void)
 {
     static struct world world;
     struct kvt_replay replay;
     struct kvt_err err = {0};
-    if (!run_world(&world, disaggregated, NULL, 0, NULL, false)) {
+    if (!run_world(&world, disaggregated, NULL, 0, NULL)) {
         end_world(&world);
         return;
     }
@@ -301,6 +467,7 @@ static void what_cannot_run_is_refused(void)
         enum kvt_status status;
     } rows[] = {
         {"fleet.prefill.parallel.tp=2", "the runtime wants one GPU a replica", KVT_ECONFIG},
+        {"fleet.decode.draft_tokens=1", "no speculative decoding", KVT_ECONFIG},
         {"fleet.decode.kv=nvfp4", "no kernel reads it", KVT_ECONFIG},
         {"fleet.decode.kv=fp8", "want fp8-scaled", KVT_ECONFIG},
         {"fleet.decode.page_tokens=32", "pages are handed over one by one", KVT_ECONFIG},
@@ -335,6 +502,12 @@ const struct check_test check_runtime[] = {
      false},
     {"overlap gives the same tokens", overlap_gives_the_same_tokens, false},
     {"a stale page changes tokens and is caught", a_stale_page_changes_tokens_and_is_caught, false},
+    {"a guard aborts whom it finds a bad page of", a_guard_aborts_whom_it_finds_a_bad_page_of,
+     false},
+    {"fast kernels repeat themselves", fast_kernels_repeat_themselves, false},
+    {"fast kernels say what the plain ones say", fast_kernels_say_what_the_plain_ones_say, false},
+    {"what pages held before never shows", what_pages_held_before_never_shows, false},
+    {"weights that are not finite are told", weights_that_are_not_finite_are_told, false},
     {"a replay makes the recorded decisions", a_replay_makes_the_recorded_decisions, false},
     {"what cannot run is refused", what_cannot_run_is_refused, false},
     {NULL, NULL, false},

@@ -500,6 +500,17 @@ static void follow_faults(struct kvt_des *engine)
     kvt_timeline_set(&engine->timeline, SLOT_FAULT, kvt_faults_next(engine->faults));
 }
 
+/* What the guards of real engines found in a step that has just been run. */
+static void abort_found(struct kvt_des *engine)
+{
+    const struct kvt_des_tap *tap = engine->spec.tap;
+    if (tap == NULL || tap->next_abort == NULL)
+        return;
+    for (int32_t r = tap->next_abort(tap->context); r != KVT_NONE;
+         r = tap->next_abort(tap->context))
+        cancel(engine, r);
+}
+
 bool kvt_des_step(struct kvt_des *engine, int64_t events)
 {
     for (int64_t i = 0; i < events; i++) {
@@ -514,6 +525,7 @@ bool kvt_des_step(struct kvt_des *engine, int64_t events)
         engine->position = slot > engine->position ? slot : engine->position;
         engine->events++;
         happen(engine, slot);
+        abort_found(engine);
         follow_faults(engine);
     }
     return true;

@@ -65,6 +65,9 @@ struct kvt_des_tap {
     /* Run the oldest planned step of a replica and say what it took (at least a tick); NULL: the
      * costs say. */
     kvt_ticks (*run)(void *context, int32_t replica, const struct kvt_step *step);
+    /* A request that a guard of the real engines found a bad page of, KVT_NONE: no more. It is
+     * aborted as the simulated guards abort (sim/fault). Asked after each event; NULL: never. */
+    int32_t (*next_abort)(void *context);
 };
 
 struct kvt_des_spec {
