@@ -160,6 +160,7 @@ check: bootstrap-check $(if $(filter release,$(MODE)),all twins mutants cuda cud
 	$(Q)tests/completion.sh $(B)/kvtwin
 	$(Q)tests/tutorial.sh $(B)/kvtwin docs/tutorial.md
 	$(Q)tests/install.sh $(MODE)
+	$(if $(filter release,$(MODE)),$(Q)$(MAKE) --no-print-directory check-validate)
 	$(if $(filter release,$(MODE)),@scripts/bootstrap.sh notebooks && scripts/notebooks.sh)
 	$(if $(filter release,$(MODE)),$(Q)tests/twins.sh $(TWINS))
 	$(if $(filter release,$(MODE)),$(Q)$(B)/swarm $(COMMIT) 300)
@@ -182,6 +183,13 @@ mutants: twins ## bugs planted in the jump logic: random worlds must tell each
 # In a mode without link-time optimisation: 32 links are most of the work.
 mutants-here: $(B)/swarm
 	$(Q)tests/mutants.sh $(B) '$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(ALL_LDFLAGS)' '$(LIBS)'
+
+# Load that comes at once and short outputs: half a minute for both.
+check-validate: all ## both fleets of validate-cpu*.yaml simulated and run; times judge nothing
+	$(Q)for fleet in validate-cpu validate-cpu-mla; do \
+	    $(B)/kvtwin validate configs/examples/$$fleet.yaml --short -q --format json --set 'workload.open.rate=30 req/s' \
+	        --set 'workload.open.output={uniform: {min: 40, max: 160}}' >build/$$fleet.json || exit 1; \
+	done
 
 cuda: $(if $(CUDA_HERE),all $(CUDA_OBJ) build/cuda-check) ## compile the CUDA kernels; registers, spills and instructions as meant
 	$(Q)scripts/cuda.sh '$(CUDA_HERE)' $(filter %.cu.o,$(CUDA_OBJ))

@@ -7,29 +7,17 @@
 #include <string.h>
 
 #include "cli/backend.h"
-#include "cli/cli.h"
+#include "cli/simulate_outputs.h"
 #include "runtime/validate.h"
-#include "sim/output/hdf5.h"
-#include "sim/output/log.h"
 
 static const struct kvt_cli_option options[] = {
     {"backend", "NAME", "where it runs: cpu (default) or cuda"},
     {"short", NULL, "few requests, and times judge nothing: half a minute"},
     {"laws", NULL, "print the measured kernel laws, as a calibration, instead of the result"},
     {"log", "FILE", "write every decision of the free run to a text file, one a line"},
+    {"decisions", NULL, "with -o: put every decision into the file, for kvtwin diff"},
     {NULL, NULL, NULL},
 };
-
-struct outputs {
-    struct kvt_run_file file;
-    struct kvt_decision_log log;
-    bool has_file, has_log;
-};
-
-static void log_sink(void *context, const struct kvt_decision *decision)
-{
-    kvt_decision_log_add(context, decision);
-}
 
 /* ---- text ----------------------------------------------------------------------------------- */
 
@@ -93,6 +81,8 @@ static void print_free(const struct kvt_validation *v)
            100 * v->tag_check.high, (long long)v->tag_check.pairs);
     printf("  pages           %lld checked, %lld failed\n", (long long)v->tag_check.pages_checked,
            (long long)v->tag_check.failures);
+    printf("tokens            %lld generated again, %lld of them others\n",
+           (long long)v->tokens_again, (long long)v->tokens_changed);
     puts("free run");
     print_pair("throughput", &v->free_run.throughput, "tok/s");
     print_pair("mean TPOT", &v->free_run.tpot, "ms");
@@ -266,6 +256,9 @@ static enum kvt_status print_json(const struct kvt_validation *v, const char *ba
     json_object_set_new(object, "read_ratio", canary_json(v));
     json_object_set_new(object, "kernels", kernels_json(v));
     json_object_set_new(object, "tag_check", tags_json(v));
+    json_object_set_new(object, "tokens",
+                        json_pack("{s:I, s:I}", "again", (json_int_t)v->tokens_again, "changed",
+                                  (json_int_t)v->tokens_changed));
     json_object_set_new(object, "free_run", free_json(v));
     json_object_set_new(object, "verdict", json_string(kvt_verdict_names[v->verdict]));
     if (v->why[0] != '\0')
@@ -281,62 +274,38 @@ static enum kvt_status print_json(const struct kvt_validation *v, const char *ba
 
 /* ---- the command ---------------------------------------------------------------------------- */
 
-static enum kvt_status outputs_begin(const struct kvt_cli *cli, struct outputs *outputs,
-                                     struct kvt_validate_want *want, struct kvt_err *err)
-{
-    const char *text = kvt_cli_get(cli, "log");
-    if (cli->output != NULL) {
-        KVT_TRY(kvt_run_file_begin(&outputs->file, cli->output, err));
-        outputs->has_file = true;
-    }
-    if (text == NULL && cli->output == NULL)
-        return KVT_OK;
-    KVT_TRY(kvt_decision_log_begin(&outputs->log, outputs->has_file ? &outputs->file : NULL, text,
-                                   err));
-    outputs->has_log = true;
-    want->sink = log_sink;
-    want->context = &outputs->log;
-    return KVT_OK;
-}
-
 /* The free run, as `simulate` keeps one. */
-static enum kvt_status outputs_finish(struct outputs *outputs, struct kvt_simulation *simulation,
-                                      struct kvt_err *err)
+static enum kvt_status keep(struct kvt_simulate_outputs *outputs, struct kvt_simulation *simulation,
+                            struct kvt_err *err)
 {
     static struct kvt_summary summary;
     struct kvt_result result;
     struct kvt_arena arena;
-    if (outputs->has_log) {
-        outputs->log.names = simulation->names;
-        outputs->log.name_count = simulation->des.core.replica_count;
-        outputs->has_log = false;
-        KVT_TRY(kvt_decision_log_finish(&outputs->log, err));
-    }
-    if (!outputs->has_file)
-        return KVT_OK;
+    KVT_TRY(kvt_simulate_outputs_open(outputs, simulation, err));
     KVT_TRY(kvt_simulation_result(simulation, &result, err));
     KVT_TRY(kvt_arena_init(&arena, (size_t)16 << 20, err));
     enum kvt_status status = kvt_summary_init(&summary, &result, &arena, err);
-    if (status == KVT_OK) {
-        outputs->has_file = false;
-        status = kvt_run_file_finish(&outputs->file, &summary, err);
-    }
+    if (status == KVT_OK)
+        status = kvt_simulate_outputs_finish(outputs, &summary, err);
     kvt_arena_release(&arena);
     return status;
 }
 
 static enum kvt_status validate(const struct kvt_cli *cli, struct kvt_config *config,
-                                struct outputs *outputs, struct kvt_err *err)
+                                struct kvt_simulate_outputs *outputs, struct kvt_err *err)
 {
     struct kvt_validation v;
     struct kvt_validate_want want = {.brief = kvt_cli_get(cli, "short") != NULL,
                                      .talk = cli->verbosity >= 0 ? stderr : NULL,
                                      .stop = &kvt_cli_interrupted};
     KVT_TRY(kvt_cli_backend(cli, &want.backend, err));
-    KVT_TRY(outputs_begin(cli, outputs, &want, err));
+    struct kvt_simulate_options kept = {0};
+    KVT_TRY(kvt_simulate_outputs_begin(outputs, cli, &kept, err));
+    want.sink = kept.sink;
+    want.context = kept.context;
     enum kvt_status status = kvt_validate(&v, config, &want, err);
     if (status == KVT_OK)
-        status = outputs_finish(outputs, &v.drive->simulation, err);
+        status = keep(outputs, &v.drive->simulation, err);
     if (status == KVT_OK && kvt_cli_get(cli, "laws") != NULL)
         fputs(v.laws, stdout);
     else if (status == KVT_OK && cli->format == KVT_FORMAT_JSON)
@@ -352,7 +321,7 @@ static enum kvt_status validate(const struct kvt_cli *cli, struct kvt_config *co
 static enum kvt_status run(const struct kvt_cli *cli, struct kvt_err *err)
 {
     static struct kvt_config config;
-    static struct outputs outputs;
+    static struct kvt_simulate_outputs outputs;
     bool done;
     if (cli->format == KVT_FORMAT_CSV)
         return kvt_err_set(err, KVT_EUSAGE,
@@ -360,12 +329,9 @@ static enum kvt_status run(const struct kvt_cli *cli, struct kvt_err *err)
     KVT_TRY(kvt_cli_config(cli, cli->operands[0], &config, &done, err));
     if (done)
         return KVT_OK;
-    outputs = (struct outputs){0};
+    outputs = (struct kvt_simulate_outputs){0};
     enum kvt_status status = validate(cli, &config, &outputs, err);
-    if (outputs.has_log)
-        kvt_decision_log_abandon(&outputs.log);
-    if (outputs.has_file)
-        kvt_run_file_abandon(&outputs.file);
+    kvt_simulate_outputs_abandon(&outputs);
     kvt_config_release(&config);
     return status;
 }
@@ -380,7 +346,7 @@ const struct kvt_command kvt_command_validate = {
         "granted, whether every decision was equal, the error of step times in alternating blocks "
         "of 50 steps, the cost of the tag check, and a free run beside its simulation. The verdict "
         "is pass, fail or inconclusive; the last two exit with 1. With -o the free run goes into "
-        "an HDF5 file as simulate writes it, decisions included.",
+        "an HDF5 file as simulate writes it.",
     .example = "kvtwin validate configs/examples/validate-cpu.yaml\n"
                "kvtwin validate configs/examples/validate-cpu-mla.yaml --short --format json",
     .uses = KVT_USES_CONFIG | KVT_USES_OUTPUT,

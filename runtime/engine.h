@@ -64,7 +64,8 @@ struct kvt_step_record {
 struct kvt_runtime_counts {
     int64_t steps, rows, checks, failures; /* checks and failures: pages */
     int64_t saved_bytes, restored_bytes, moved_bytes;
-    double moved_s; /* in hand-offs */
+    int64_t again, changed; /* tokens of a step that ran before; those that came out others */
+    double moved_s;         /* in hand-offs */
 };
 
 struct kvt_stale {               /* a planted fault: a reader whose table is stale */

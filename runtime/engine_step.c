@@ -290,8 +290,9 @@ static void count_failures(struct kvt_runtime *engine, const struct kvt_real_rep
     }
 }
 
+/* again: this step has run before. */
 static void read_tokens(struct kvt_runtime *engine, struct kvt_real_replica *replica,
-                        const struct kvt_planned *plan)
+                        const struct kvt_planned *plan, bool again)
 {
     int32_t output = 0;
     for (int32_t e = 0; e < plan->entry_count; e++) {
@@ -299,13 +300,17 @@ static void read_tokens(struct kvt_runtime *engine, struct kvt_real_replica *rep
         if (!entry->wanted)
             continue;
         int32_t token = replica->rows.next[output++], at = entry->position + entry->rows;
+        int32_t *kept = &engine->text[engine->text_begin[entry->request] + at];
         /* NaN has no token; 0 keeps the run going, and the count of poisoned tokens tells. */
-        engine->text[engine->text_begin[entry->request] + at] = token < 0 ? 0 : token;
+        token = token < 0 ? 0 : token;
+        engine->counts.again += again;
+        engine->counts.changed += again && *kept != token;
+        *kept = token;
     }
 }
 
 static double run_once(struct kvt_runtime *engine, struct kvt_real_replica *replica,
-                       const struct kvt_planned *plan, bool tag_check)
+                       const struct kvt_planned *plan, bool tag_check, bool again)
 {
     struct kvt_err err = {0};
     double start = kvt_device_now();
@@ -316,7 +321,7 @@ static double run_once(struct kvt_runtime *engine, struct kvt_real_replica *repl
         fail(engine, &err);
     else if (tag_check)
         count_failures(engine, replica, plan);
-    read_tokens(engine, replica, plan);
+    read_tokens(engine, replica, plan, again);
     return kvt_device_now() - start;
 }
 
@@ -345,7 +350,7 @@ double kvt_runtime_run(struct kvt_runtime *engine, int32_t id)
     int32_t before = switches();
     double time = 0;
     for (int32_t i = 0; i < engine->want.repeats; i++) {
-        record.time[i] = run_once(engine, replica, plan, check);
+        record.time[i] = run_once(engine, replica, plan, check, i > 0);
         time += record.time[i] / engine->want.repeats;
         for (int p = 0; p < KVT_PART_COUNT; p++)
             record.part[p] += replica->forward.spent[p] / engine->want.repeats;
@@ -368,5 +373,5 @@ double kvt_runtime_run(struct kvt_runtime *engine, int32_t id)
 double kvt_runtime_again(struct kvt_runtime *engine, int32_t id, bool tag_check)
 {
     struct kvt_real_replica *replica = &engine->replicas[id];
-    return run_once(engine, replica, &replica->planned[replica->last], tag_check);
+    return run_once(engine, replica, &replica->planned[replica->last], tag_check, true);
 }

@@ -13,7 +13,6 @@
 #include "sim/base/assert.h"
 #include "sim/cost/laws.h"
 
-#define ROUNDS     3 /* over all points */
 #define POINTS_MAX 96
 #define TERMS_MAX  3
 
@@ -22,9 +21,9 @@ struct point {                       /* one size of step */
     bool prompt;
     struct kvt_step_load load;
     double rows, outputs, pages;
-    double parts[KVT_PART_COUNT][ROUNDS], checks[ROUNDS]; /* s */
-    double part[KVT_PART_COUNT];                          /* s, medians */
-    double check;                                         /* s of the tag check of `pages` pages */
+    double parts[KVT_PART_COUNT][KVT_LAW_ROUNDS], checks[KVT_LAW_ROUNDS]; /* s */
+    double part[KVT_PART_COUNT];                                          /* s, medians */
+    double check; /* s of the tag check of `pages` pages */
 };
 
 struct laws {
@@ -126,26 +125,26 @@ static enum kvt_status run_point(struct laws *laws, int32_t i, int32_t round, st
     return KVT_OK;
 }
 
-static double median(double *values)
+static double median(double *values, int32_t count)
 {
-    gsl_sort(values, 1, ROUNDS);
-    return gsl_stats_median_from_sorted_data(values, 1, ROUNDS);
+    gsl_sort(values, 1, (size_t)count);
+    return gsl_stats_median_from_sorted_data(values, 1, (size_t)count);
 }
 
 /* All sizes in turn, some times over: a moment in which the machine is slow then falls on one
  * repeat of many sizes, not on all of one; and each finds the caches as another step left them. */
-static enum kvt_status measure_all(struct laws *laws, struct kvt_err *err)
+static enum kvt_status measure_all(struct laws *laws, int32_t rounds, struct kvt_err *err)
 {
     if (laws->count > 0)
         KVT_TRY(run_point(laws, laws->count - 1, 0, err)); /* code, threads, first touch */
-    for (int32_t round = 0; round < ROUNDS; round++)
+    for (int32_t round = 0; round < rounds; round++)
         for (int32_t i = 0; i < laws->count; i++)
             KVT_TRY(run_point(laws, i, round, err));
     for (int32_t i = 0; i < laws->count; i++) {
         struct point *point = &laws->points[i];
         for (int p = 0; p < KVT_PART_COUNT; p++)
-            point->part[p] = median(point->parts[p]);
-        point->check = median(point->checks);
+            point->part[p] = median(point->parts[p], rounds);
+        point->check = median(point->checks, rounds);
     }
     return KVT_OK;
 }
@@ -528,8 +527,9 @@ static enum kvt_status set_tags(struct kvt_real_replica *real, struct kvt_err *e
     return KVT_OK;
 }
 
-enum kvt_status kvt_laws_measure(struct kvt_runtime *runtime, int32_t replica, char **text,
-                                 double *tag_call, double *tag_page, struct kvt_err *err)
+enum kvt_status kvt_laws_measure(struct kvt_runtime *runtime, int32_t replica, int32_t rounds,
+                                 char **text, double *tag_call, double *tag_page,
+                                 struct kvt_err *err)
 {
     struct kvt_real_replica *real = &runtime->replicas[replica];
     const struct kvt_replica_spec *spec = &runtime->core->replicas[replica].spec;
@@ -550,7 +550,7 @@ enum kvt_status kvt_laws_measure(struct kvt_runtime *runtime, int32_t replica, c
     }
     want_all(laws, spec, longest);
     if (status == KVT_OK)
-        status = measure_all(laws, err);
+        status = measure_all(laws, rounds, err);
     laws->out = status == KVT_OK ? open_memstream(text, &bytes) : NULL;
     if (status == KVT_OK && laws->out == NULL)
         status = kvt_err_set(err, KVT_ENOMEM, "no memory to write laws");

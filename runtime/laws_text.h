@@ -4,9 +4,12 @@
 
 #include "runtime/engine.h"
 
-/* text: a calibration as YAML, malloc'ed. tag_call and tag_page: seconds of a tag check per call
- * and per page. */
-enum kvt_status kvt_laws_measure(struct kvt_runtime *runtime, int32_t replica, char **text,
-                                 double *tag_call, double *tag_page, struct kvt_err *err);
+#define KVT_LAW_ROUNDS 3
+
+/* rounds over all sizes: 1 to KVT_LAW_ROUNDS. text: a calibration as YAML, malloc'ed. tag_call and
+ * tag_page: seconds of a tag check per call and per page. */
+enum kvt_status kvt_laws_measure(struct kvt_runtime *runtime, int32_t replica, int32_t rounds,
+                                 char **text, double *tag_call, double *tag_page,
+                                 struct kvt_err *err);
 
 #endif

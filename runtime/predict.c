@@ -16,7 +16,7 @@ void kvt_predictor_release(struct kvt_predictor *predictor)
 }
 
 enum kvt_status kvt_predictor_init(struct kvt_predictor *predictor, struct kvt_runtime *runtime,
-                                   int32_t replica, struct kvt_err *err)
+                                   int32_t replica, int32_t rounds, struct kvt_err *err)
 {
     const struct kvt_real_replica *real = &runtime->replicas[replica];
     const struct kvt_role_memory *plan = &runtime->plans[real->role];
@@ -33,7 +33,7 @@ enum kvt_status kvt_predictor_init(struct kvt_predictor *predictor, struct kvt_r
     predictor->list = malloc(sizeof *predictor->list);
     if (predictor->list == NULL)
         return kvt_err_set(err, KVT_ENOMEM, "no memory for a list of kernels");
-    KVT_TRY(kvt_laws_measure(runtime, replica, &predictor->text, &predictor->tag_call_s,
+    KVT_TRY(kvt_laws_measure(runtime, replica, rounds, &predictor->text, &predictor->tag_call_s,
                              &predictor->tag_page_s, err));
     return kvt_calibration_parse(&predictor->calibration, "measured here", predictor->text,
                                  strlen(predictor->text), &plan->gpu, NULL, err);

@@ -5,10 +5,11 @@
 #include <string.h>
 
 #include "runtime/canary.h"
+#include "runtime/laws_text.h"
 #include "sim/base/assert.h"
 #include "sim/output/summary.h"
 
-#define BRIEF_REQUESTS 8
+#define BRIEF_REQUESTS 12
 #define TAG_EVERY      40 /* decode steps between two that are compared with and without check */
 #define AGAIN_EVERY    8  /* steps of the free run between two that are run once more */
 #define AGAIN_PREFILL  2  /* ... of a prefill engine, which has few */
@@ -114,7 +115,8 @@ static enum kvt_status make_schedule(struct work *w, struct kvt_err *err)
         if (done[role])
             continue;
         done[role] = true;
-        KVT_TRY(kvt_predictor_init(&w->predictors[role], &w->runtime, i, err));
+        KVT_TRY(kvt_predictor_init(&w->predictors[role], &w->runtime, i,
+                                   w->want->brief ? 1 : KVT_LAW_ROUNDS, err));
     }
     return kvt_drive_run(&w->schedule, err);
 }
@@ -205,6 +207,8 @@ static enum kvt_status replay(struct work *w, struct kvt_err *err)
         kvt_replay_run(&v->replay, &w->order, &simulation->des.spec, &simulation->trace,
                        &w->runtime, w->config->run.seed, w->want->stop, err);
     w->runtime.record = NULL;
+    v->tokens_again = w->runtime.counts.again;
+    v->tokens_changed = w->runtime.counts.changed;
     v->calls = w->order.call_count;
     v->decisions = w->order.decision_count;
     v->decisions_equal = v->replay.divergence < 0;
@@ -288,6 +292,8 @@ static enum kvt_status run_freely(struct work *w, struct kvt_err *err)
     w->runtime.record = NULL;
     v->tag_check.pages_checked = w->runtime.counts.checks;
     v->tag_check.failures = w->runtime.counts.failures;
+    v->tokens_again += w->runtime.counts.again;
+    v->tokens_changed += w->runtime.counts.changed;
     v->free_run.moved_bytes = w->runtime.counts.moved_bytes;
     v->free_run.saved_bytes = w->runtime.counts.saved_bytes;
     for (int32_t i = 0; i < w->runtime.replica_count; i++)

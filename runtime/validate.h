@@ -18,11 +18,12 @@
  * without those. Every 50 steps a canary is read (canary.h): where it shifts by more than 15 %,
  * steps before it no longer calibrate those behind.
  *
- * Verdict: fail when decisions, pages or tags are wrong, or when times miss their bounds; and
- * inconclusive when the same steps run twice differ by more than a tenth, so that the machine
- * cannot judge. Bounds: median error of a step at most the larger of 8 % and one and a half times
- * the repeat error, 85 % of blocks inside their 90 % interval, throughput and mean TPOT of
- * the free run within 12 %, the tag check's cost inside its measured interval (99 %, resampled).
+ * Verdict: fail when decisions, pages, tags or the tokens of a step run twice are wrong, or when
+ * times miss their bounds; and inconclusive when the same steps run twice differ by more than a
+ * tenth, so that the machine cannot judge. Bounds: median error of a step at most the larger of 8 %
+ * and one and a half times the repeat error, 85 % of blocks inside their 90 % interval, throughput
+ * and mean TPOT of the free run within 12 %, the tag check's cost inside its measured interval (99
+ * %, resampled).
  */
 #ifndef KVT_RUNTIME_VALIDATE_H
 #define KVT_RUNTIME_VALIDATE_H
@@ -95,6 +96,7 @@ struct kvt_validation {
         int64_t decisions;
     } free_run;
     int64_t poisoned;
+    int64_t tokens_again, tokens_changed; /* of steps that ran once more, on the same pages */
     enum kvt_verdict verdict;
     char why[400]; /* of a verdict that is not pass */
     char device[96];

@@ -78,6 +78,8 @@ void kvt_validate_judge(struct kvt_validation *validation, bool brief)
     }
     if (v->tag_check.failures > 0)
         judge(v, KVT_VERDICT_FAIL, "tags: pages failed their check without a fault");
+    if (v->tokens_changed > 0)
+        judge(v, KVT_VERDICT_FAIL, "tokens: a step that ran twice gave others");
     if (v->poisoned > 0)
         judge(v, KVT_VERDICT_FAIL, "activations are not finite");
     if (!brief)

@@ -464,6 +464,26 @@ run "a KV dtype without a kernel" 3 validate $own --set fleet.decode.kv=nvfp4
 run "too little memory" 3 validate $own --set fleet.decode.gpu.memory=200MiB
 err_has "does not fit"
 run "a result that cannot be written" 4 validate $own -o "$work/none/run.h5"
+run "pages of another size" 3 validate $own --set fleet.decode.page_tokens=32
+err_has "pages are handed over one by one"
+run "drafts" 3 validate $own --set fleet.decode.draft_tokens=2
+err_has "no speculative decoding"
+run "an empty log name" 2 validate $own --log ""
+for small in tests/runtime/validate-tiny.yaml tests/runtime/validate-tiny-mla.yaml; do
+    run "a small fleet, simulated and run" 0 validate $small --short -q --format json -o "$work/v.h5" --decisions --log "$work/v.log"
+    out_starts "{"
+    for key in decisions_equal predicted_pages measured_pages count median_abs_error p90_abs_error \
+        inside_interval predicted_overhead measured_overhead interval free_run first_divergence; do
+        out_has "\"$key\": "
+    done
+    for want in '"decisions_equal": true' '"verdict": "pass"' '"changed": 0' '"failures": 0'; do
+        out_has "$want"
+    done
+    [ -s "$work/v.log" ] || fail "no decisions in the log"
+    rm -f "$work/v.log"
+    run "its free run can be compared" 0 diff "$work/v.h5" "$work/v.h5"
+    rm -f "$work/v.h5"
+done
 
 # ---- report ----
 run "a run to report" 0 simulate configs/examples/quickstart.yaml -q -o "$work/report.h5"

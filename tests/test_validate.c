@@ -205,6 +205,8 @@ static void a_small_fleet_is_validated(void)
             CHECK_I64(v.tag_check.failures, 0, "tags");
             CHECK_NOTE(v.tag_check.pages_checked > 0, "tags were checked");
             CHECK_I64(v.poisoned, 0, "not finite");
+            CHECK_I64(v.tokens_changed, 0, "tokens of a step that ran twice");
+            CHECK_NOTE(v.tokens_again > 20, "steps ran twice");
             CHECK_NOTE(v.steps_run > 20 && v.steps.count > 10, "steps");
         }
         omp_set_num_threads(threads);
