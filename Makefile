@@ -165,6 +165,7 @@ check: bootstrap-check $(if $(filter release,$(MODE)),all twins mutants cuda cud
 	$(if $(filter release,$(MODE)),$(Q)tests/twins.sh $(TWINS))
 	$(if $(filter release,$(MODE)),$(Q)$(B)/swarm $(COMMIT) 300)
 	$(if $(filter release,$(MODE)),$(Q)$(B)/replay)
+	$(if $(filter release,$(MODE)),$(Q)tests/anomalies/run.sh $(B)/kvtwin)
 	$(if $(filter release,$(MODE)),$(Q)WALKS=10 tests/spin/check.sh $(B)/check 2)
 	$(Q)scripts/lint.sh
 	$(if $(filter release,$(MODE)),@scripts/readme.sh README.md | diff README.md - || { echo 'README.md shows old output; run make docs' >&2; exit 1; })

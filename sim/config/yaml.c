@@ -109,7 +109,7 @@ bool kvt_yaml_is_null(const struct kvt_yaml *node)
 const char *kvt_yaml_quote(const char *text, char out[KVT_QUOTE_BYTES])
 {
     size_t used = 0;
-    while (text[used] != '\0' && used < QUOTE_CHARACTERS) {
+    while (used < QUOTE_CHARACTERS && text[used] != '\0') {
         unsigned char byte = (unsigned char)text[used];
         out[used] = byte < 0x20 || byte == 0x7f ? '?' : text[used];
         used++;
@@ -406,7 +406,8 @@ static enum kvt_status builder_problem(const struct builder *b)
 {
     const yaml_parser_t *parser = &b->parser;
     const char *problem = parser->problem != NULL ? parser->problem : "unknown problem";
-    if (parser->error == YAML_MEMORY_ERROR)
+    /* libyaml gives some failed allocations without an error. */
+    if (parser->error == YAML_MEMORY_ERROR || parser->error == YAML_NO_ERROR)
         return builder_full(b);
     if (parser->error == YAML_READER_ERROR) {
         size_t at = parser->problem_offset;

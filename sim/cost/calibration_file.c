@@ -549,11 +549,12 @@ enum kvt_status kvt_calibration_read(struct kvt_calibration *calibration, const 
     if (yaml_parser_load(&parser, &document) == 0) {
         struct kvt_where where = {name, (int32_t)parser.problem_mark.line + 1,
                                   (int32_t)parser.problem_mark.column + 1};
+        /* libyaml gives some failed allocations without an error. */
         enum kvt_status status =
-            parser.error == YAML_MEMORY_ERROR
+            parser.error == YAML_MEMORY_ERROR || parser.error == YAML_NO_ERROR
                 ? kvt_err_set(err, KVT_ENOMEM, "%s: no memory to read it", name)
                 : kvt_err_at(err, KVT_ECONFIG, where, "not YAML: %s",
-                             parser.problem != NULL ? parser.problem : "unreadable");
+                             parser.problem != NULL ? parser.problem : "unknown problem");
         yaml_parser_delete(&parser);
         return status;
     }
