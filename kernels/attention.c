@@ -34,7 +34,7 @@ size_t kvt_attention_workspace_bytes(const struct kvt_page_layout *layout, int32
 
 /* ---- check ---- */
 
-static enum kvt_status shape_check(const struct kvt_attention *a, struct kvt_err *err)
+static enum kvt_status shape_check(const struct kvt_attention_call *a, struct kvt_err *err)
 {
     const struct kvt_page_layout *layout = a->layout;
     int32_t kv_heads = layout->kv_heads;
@@ -63,7 +63,7 @@ static enum kvt_status shape_check(const struct kvt_attention *a, struct kvt_err
     return KVT_OK;
 }
 
-static enum kvt_status split_check(const struct kvt_attention *a, struct kvt_err *err)
+static enum kvt_status split_check(const struct kvt_attention_call *a, struct kvt_err *err)
 {
     const struct kvt_split *split = a->split;
     if (split == NULL)
@@ -84,7 +84,8 @@ static enum kvt_status split_check(const struct kvt_attention *a, struct kvt_err
     return KVT_OK;
 }
 
-static enum kvt_status row_check(const struct kvt_attention *a, int32_t row, struct kvt_err *err)
+static enum kvt_status row_check(const struct kvt_attention_call *a, int32_t row,
+                                 struct kvt_err *err)
 {
     int32_t context = a->context[row], begin = a->row_pages[row];
     if (context < 0)
@@ -105,7 +106,7 @@ static enum kvt_status row_check(const struct kvt_attention *a, int32_t row, str
     return KVT_OK;
 }
 
-enum kvt_status kvt_attention_check(const struct kvt_attention *attention, struct kvt_err *err)
+enum kvt_status kvt_attention_check(const struct kvt_attention_call *attention, struct kvt_err *err)
 {
     KVT_TRY(shape_check(attention, err));
     KVT_TRY(split_check(attention, err));
@@ -136,7 +137,7 @@ static void online_add(struct online *seen, double score, const double *value, i
         seen->out[d] = seen->out[d] * keep + p * value[d];
 }
 
-static void write_head(const struct kvt_attention *a, int32_t row, int32_t head,
+static void write_head(const struct kvt_attention_call *a, int32_t row, int32_t head,
                        const struct online *seen)
 {
     int64_t index = (int64_t)row * a->heads + head;
@@ -149,8 +150,8 @@ static void write_head(const struct kvt_attention *a, int32_t row, int32_t head,
 }
 
 /* Heads first .. first + count, all of one kv head. */
-static void heads_attend(const struct kvt_attention *a, int32_t row, int32_t kv_head, int32_t first,
-                         int32_t count)
+static void heads_attend(const struct kvt_attention_call *a, int32_t row, int32_t kv_head,
+                         int32_t first, int32_t count)
 {
     const struct kvt_page_layout *layout = a->layout;
     double q[HEADS][KEY_MAX], key[KEY_MAX], value[VALUE_MAX];
@@ -176,7 +177,7 @@ static void heads_attend(const struct kvt_attention *a, int32_t row, int32_t kv_
         write_head(a, row, first + h, &seen[h]);
 }
 
-void kvt_ref_attention(const struct kvt_attention *attention)
+void kvt_ref_attention(const struct kvt_attention_call *attention)
 {
     int32_t kv_heads = attention->layout->kv_heads, group = attention->heads / kv_heads;
     for (int32_t row = 0; row < attention->rows; row++)

@@ -38,7 +38,7 @@
 #include "kernels/kv_page.h"
 #include "kernels/split.h"
 
-struct kvt_attention {
+struct kvt_attention_call {
     const struct kvt_page_layout *layout;
     const uint8_t *pool; /* of one layer */
     int32_t pool_pages;
@@ -82,13 +82,14 @@ size_t kvt_attention_slot_bytes(const struct kvt_page_layout *layout, int32_t he
 /* Page ids in range (and not 0), lists inside page_table, heads a multiple of kv_heads with 1..16
  * heads a kv head (MLA: 1..128 heads), finite scales above 0, a split (unless NULL) of these rows
  * and units: KVT_ELIMIT names row and slot of the first that is not. Host memory only. O(pages). */
-enum kvt_status kvt_attention_check(const struct kvt_attention *attention, struct kvt_err *err);
+enum kvt_status kvt_attention_check(const struct kvt_attention_call *attention,
+                                    struct kvt_err *err);
 
 /* In double precision, one row after the other, without pieces; split and workspace may be NULL. */
-void kvt_ref_attention(const struct kvt_attention *attention);
+void kvt_ref_attention(const struct kvt_attention_call *attention);
 
 /* OpenMP threads take workers of the split one after the other; bits depend on the split, not on
  * the threads. The pool lies in host memory aligned to 64. */
-void kvt_cpu_attention(const struct kvt_attention *attention);
+void kvt_cpu_attention(const struct kvt_attention_call *attention);
 
 #endif

@@ -26,10 +26,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* sim/model has a struct of that name as well: the shape of a layer. */
-#define kvt_attention kvt_attention_call
 #include "kernels/attention.h"
-#undef kvt_attention
 #include "kernels/elementwise.h"
 #include "kernels/gemm.h"
 #include "kernels/int4.h"

@@ -79,7 +79,7 @@ static void fill_request(struct kv_pool *world, const struct kv_shape *shape, in
  * read. */
 static void lay_out(struct kv_pool *world, const struct kv_shape *shape, struct kvt_stream *random)
 {
-    struct kvt_attention *call = &world->call;
+    struct kvt_attention_call *call = &world->call;
     int32_t *ids = need((size_t)call->pool_pages * sizeof *ids), next = 0, entry = 0;
     for (int32_t i = 0; i < call->pool_pages - 1; i++)
         ids[i] = i + 1;
@@ -124,7 +124,7 @@ void kv_pool_init(struct kv_pool *world, const struct kv_shape *shape)
     world->pool = need((size_t)(pool_pages * layout->page_bytes));
     memset(world->pool, 0xff, (size_t)(pool_pages * layout->page_bytes));
     kv_random(shape->seed, 1, (int64_t)cells * layout->head_dim, world->q);
-    world->call = (struct kvt_attention){
+    world->call = (struct kvt_attention_call){
         .layout = layout,
         .pool = world->pool,
         .pool_pages = pool_pages,
@@ -178,7 +178,7 @@ void kv_pool_permute(struct kv_pool *world, uint64_t seed)
 
 void kv_pool_attend(struct kv_pool *world, int32_t workers, int32_t overhead)
 {
-    struct kvt_attention *call = &world->call;
+    struct kvt_attention_call *call = &world->call;
     int32_t units = kvt_attention_units(&world->layout, call->heads);
     struct kvt_split split;
     kvt_split_place(&split, need(kvt_split_bytes(call->rows, units, workers)), call->rows, units,

@@ -26,7 +26,7 @@ struct kv_shape {
 
 struct kv_pool {
     struct kvt_page_layout layout;
-    struct kvt_attention call; /* split, workspace not set */
+    struct kvt_attention_call call; /* split, workspace not set */
     uint8_t *pool;
     int32_t *context, *row_pages, *page_table;
     kvt_bf16 *q, *out;

@@ -175,7 +175,7 @@ static struct reference reference_new(const struct kv_pool *world)
     size_t cells = (size_t)world->call.rows * (size_t)world->call.heads;
     struct reference want = {malloc(cells * (size_t)world->layout.value_dim * sizeof(kvt_bf16)),
                              malloc(cells * sizeof(float))};
-    struct kvt_attention call = world->call;
+    struct kvt_attention_call call = world->call;
     call.out = want.out;
     call.lse = want.lse;
     kvt_ref_attention(&call);
@@ -549,7 +549,7 @@ static void attention_refuses(void)
     CHECK_OK(kvt_attention_check(&world.call, &err), err);
 #define REFUSED(change, want)                                                                      \
     do {                                                                                           \
-        struct kvt_attention call = world.call;                                                    \
+        struct kvt_attention_call call = world.call;                                               \
         err = (struct kvt_err){0};                                                                 \
         change;                                                                                    \
         CHECK_FAILS(kvt_attention_check(&call, &err), err, KVT_ELIMIT);                            \

@@ -16,7 +16,7 @@ static const struct kvt_attention_isa *isa_in_use(void)
 
 /* What all threads of a call share. */
 struct job {
-    const struct kvt_attention *call;
+    const struct kvt_attention_call *call;
     const struct kvt_attention_isa *isa;
     int32_t unit_heads, kv_groups; /* heads of a unit; of a kv head */
     int64_t slot_floats;
@@ -46,7 +46,7 @@ static struct kvt_attention_partial slot_partial(const struct job *job, int32_t 
 static void finish(const struct job *job, const struct kvt_attention_partial *from, int32_t row,
                    int32_t head, int32_t heads)
 {
-    const struct kvt_attention *call = job->call;
+    const struct kvt_attention_call *call = job->call;
     int32_t value_dim = call->layout->value_dim;
     int64_t index = (int64_t)row * call->heads + head;
     kvt_bf16 *out = call->out + index * value_dim;
@@ -73,7 +73,7 @@ static int32_t block_heads(int32_t head, int32_t end)
 
 static void run_piece(const struct job *job, const struct kvt_piece *piece)
 {
-    const struct kvt_attention *call = job->call;
+    const struct kvt_attention_call *call = job->call;
     int32_t page_tokens = call->layout->page_tokens, context = call->context[piece->row];
     int64_t last_token = (int64_t)piece->last_page * page_tokens;
     int32_t begin = piece->unit * job->unit_heads, end = unit_end(job, piece->unit);
@@ -112,7 +112,7 @@ static void run_merge(const struct job *job, const struct kvt_merge *merge)
     }
 }
 
-void kvt_cpu_attention(const struct kvt_attention *attention)
+void kvt_cpu_attention(const struct kvt_attention_call *attention)
 {
     const struct kvt_split *split = attention->split;
     const struct kvt_page_layout *layout = attention->layout;

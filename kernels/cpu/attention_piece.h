@@ -24,7 +24,7 @@
 #define KVT_KEY_MAX    KVT_MLA_DIM
 
 struct kvt_attention_task {
-    const struct kvt_attention *call;
+    const struct kvt_attention_call *call;
     int32_t row, kv_head;
     int32_t head, heads;             /* of the row: first, count */
     int32_t first_token, last_token; /* last_token not included */
@@ -58,7 +58,7 @@ struct kvt_kv_run {
 static inline struct kvt_kv_run kvt_kv_run_at(const struct kvt_attention_task *task, int32_t token,
                                               int32_t limit)
 {
-    const struct kvt_attention *call = task->call;
+    const struct kvt_attention_call *call = task->call;
     const struct kvt_page_layout *layout = call->layout;
     int32_t position = token & (layout->page_tokens - 1);
     int32_t slot = (token - position) / layout->page_tokens;
@@ -80,7 +80,7 @@ static inline struct kvt_kv_run kvt_kv_run_at(const struct kvt_attention_task *t
 
 static inline const kvt_bf16 *kvt_task_q(const struct kvt_attention_task *task, int32_t head)
 {
-    const struct kvt_attention *call = task->call;
+    const struct kvt_attention_call *call = task->call;
     int64_t index = (int64_t)task->row * call->heads + task->head + head;
     return call->q + index * call->layout->head_dim;
 }

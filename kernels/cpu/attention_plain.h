@@ -167,7 +167,7 @@ static inline void plain_head(struct plain_block *block, int32_t head, int32_t t
 static inline void plain_piece(const struct kvt_attention_task *task,
                                const struct kvt_attention_partial *to)
 {
-    const struct kvt_attention *call = task->call;
+    const struct kvt_attention_call *call = task->call;
     const struct kvt_page_layout *layout = call->layout;
     struct plain_block block;
     float scale = call->scale * 1.44269504089f;

@@ -93,7 +93,7 @@ int32_t kvt_cuda_attention_workers(const struct kvt_page_layout *layout, int32_t
     return multiprocessors * (blocks < 4 ? blocks : 4);
 }
 
-static struct attention_args args_of(const struct kvt_attention *attention)
+static struct attention_args args_of(const struct kvt_attention_call *attention)
 {
     const struct kvt_page_layout *layout = attention->layout;
     const struct kvt_split *split = attention->split;
@@ -128,7 +128,7 @@ static struct attention_args args_of(const struct kvt_attention *attention)
     return args;
 }
 
-enum kvt_status kvt_cuda_attention(const struct kvt_attention *attention, void *stream,
+enum kvt_status kvt_cuda_attention(const struct kvt_attention_call *attention, void *stream,
                                    struct kvt_err *err)
 {
     if (attention->rows < 1)

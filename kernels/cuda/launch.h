@@ -107,7 +107,7 @@ int32_t kvt_cuda_attention_workers(const struct kvt_page_layout *layout, int32_t
                                    int32_t multiprocessors);
 /* attention->split as kvt_split_view made it; workspace of kvt_attention_workspace_bytes.
  * MLA with more than 16 heads reads the KV once for each 16 of them. */
-enum kvt_status kvt_cuda_attention(const struct kvt_attention *attention, void *stream,
+enum kvt_status kvt_cuda_attention(const struct kvt_attention_call *attention, void *stream,
                                    struct kvt_err *err);
 
 /* ---- INT4: packed once on the host, copied to the device by the caller ---- */

@@ -19,7 +19,7 @@ struct world {
     std::vector<uint8_t> pool;
     std::vector<int32_t> context, row_pages, page_table;
     std::vector<kvt_bf16> q;
-    struct kvt_attention call;
+    struct kvt_attention_call call;
 };
 
 static const float plain_scale = 0.00731f;
@@ -81,7 +81,7 @@ static bool make_world(const struct shape &shape, uint64_t order, struct world *
     for (size_t i = 0; i < shape.context.size() * static_cast<size_t>(shape.heads); i++)
         for (int32_t d = 0; d < world->layout.head_dim; d++)
             world->q.push_back(noise.bf16(i % 3 == 0 && !shape.even ? 2.5f : 0.7f));
-    struct kvt_attention &call = world->call;
+    struct kvt_attention_call &call = world->call;
     call = {};
     call.layout = &world->layout;
     call.pool = world->pool.data();
@@ -113,7 +113,7 @@ static struct result space(const struct world &world)
 static struct result reference(const struct world &world)
 {
     struct result result = space(world);
-    struct kvt_attention call = world.call;
+    struct kvt_attention_call call = world.call;
     call.out = result.out.data();
     call.lse = result.lse.data();
     kvt_ref_attention(&call);
@@ -123,7 +123,7 @@ static struct result reference(const struct world &world)
 static void run(const struct world &world, int32_t workers, int32_t overhead, struct result *result)
 {
     *result = space(world);
-    struct kvt_attention call = world.call;
+    struct kvt_attention_call call = world.call;
     int32_t units = kvt_attention_units(&world.layout, call.heads);
     std::vector<uint64_t> memory(kvt_split_bytes(call.rows, units, workers) / 8);
     struct kvt_split split, view;
