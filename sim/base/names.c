@@ -3,6 +3,7 @@
 #define X(name, text) text,
 const char *const kvt_weight_dtype_names[KVT_WEIGHT_DTYPE_COUNT] = {KVT_WEIGHT_DTYPES(X)};
 const char *const kvt_kv_dtype_names[KVT_KV_DTYPE_COUNT] = {KVT_KV_DTYPES(X)};
+const char *const kvt_objective_names[KVT_OBJECTIVE_COUNT] = {KVT_OBJECTIVES(X)};
 const char *const kvt_engine_names[KVT_ENGINE_COUNT] = {KVT_ENGINES(X)};
 const char *const kvt_role_names[KVT_ROLE_COUNT] = {KVT_ROLES(X)};
 const char *const kvt_moe_a2a_names[KVT_MOE_A2A_COUNT] = {KVT_MOE_A2AS(X)};

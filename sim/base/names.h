@@ -29,6 +29,12 @@
     X(FP8_SCALED, "fp8-scaled")       /* MLA: 656 bytes a token and layer; GQA: + scales */ \
     X(NVFP4,      "nvfp4")            /* 1/2 byte a value + one scale byte per 16 */
 
+/* What the cheapest fleet is cheapest in. */
+#define KVT_OBJECTIVES(X)             \
+    X(USD_PER_H,    "usd-per-h")      \
+    X(GPUS,         "gpus")           \
+    X(USD_PER_MTOK, "usd-per-mtok")
+
 #define KVT_ENGINES(X) X(SGLANG, "sglang") X(VLLM, "vllm")
 
 #define KVT_ROLES(X) X(PREFILL, "prefill") X(DECODE, "decode") X(SERVE, "serve")
@@ -148,6 +154,9 @@ enum kvt_free_order { KVT_FREE_ORDERS(X) KVT_FREE_ORDER_COUNT };
 #define X(name, text) KVT_ROUTER_##name,
 enum kvt_router { KVT_ROUTERS(X) KVT_ROUTER_COUNT };
 #undef X
+#define X(name, text) KVT_OBJECTIVE_##name,
+enum kvt_objective { KVT_OBJECTIVES(X) KVT_OBJECTIVE_COUNT };
+#undef X
 #define X(name, text) KVT_STREAM_##name,
 enum kvt_stream_mode { KVT_STREAMS(X) KVT_STREAM_COUNT };
 #undef X
@@ -187,6 +196,7 @@ enum kvt_fault_outcome { KVT_FAULT_OUTCOMES(X) KVT_OUTCOME_COUNT };
 
 extern const char *const kvt_weight_dtype_names[KVT_WEIGHT_DTYPE_COUNT];
 extern const char *const kvt_kv_dtype_names[KVT_KV_DTYPE_COUNT];
+extern const char *const kvt_objective_names[KVT_OBJECTIVE_COUNT];
 extern const char *const kvt_engine_names[KVT_ENGINE_COUNT];
 extern const char *const kvt_role_names[KVT_ROLE_COUNT];
 extern const char *const kvt_moe_a2a_names[KVT_MOE_A2A_COUNT];

@@ -234,6 +234,16 @@ struct kvt_config_residual {
     double request;       /* s of a request's first token beside the steps */
 };
 
+/* How `plan` searches the domains. */
+struct kvt_config_plan {
+    enum kvt_objective objective;
+    double confidence; /* share of the resamples that must meet the SLO */
+    int64_t resamples; /* of a finalist; 0: the point alone is judged */
+    double rejected;   /* share of the requests that may be rejected */
+    int64_t lose;      /* replicas of a role that may be down */
+    bool front;        /* candidates that cost more than the best are run too */
+};
+
 struct kvt_config_run {
     uint64_t seed;
     double warmup;         /* s */
@@ -254,6 +264,7 @@ struct kvt_config {
     struct kvt_config_named cost, calibration;
     struct kvt_config_residual residual;
     struct kvt_config_run run;
+    struct kvt_config_plan plan;
     struct kvt_config_faults faults;
     struct kvt_config_published published;
     int32_t domains;                /* values given as a domain ({choices} or {range}) */

@@ -393,6 +393,24 @@ static const struct kvt_rule run_rules[] = {
 };
 #undef U
 
+#define H struct kvt_config_plan
+static const struct kvt_rule plan_rules[] = {
+    ROW(NAME, "objective", H, objective, "what the cheapest fleet is cheapest in",
+        .standard = "usd-per-h", SET_OF(kvt_objective_names)),
+    ROW(REAL, "confidence", H, confidence, "share of the resamples that must meet the SLO",
+        .max = 1, .standard = "0.9"),
+    ROW(INT64, "resamples", H, resamples, "runs of a finalist with other errors of the step "
+        "times; 0: the point alone is judged", .max = 10000, .standard = "20"),
+    ROW(REAL, "rejected", H, rejected, "share of the requests that may be rejected", .max = 1,
+        .standard = "0"),
+    ROW(INT64, "lose", H, lose, "replicas of each role in turn that may be down while the rest "
+        "keeps the SLO", .max = 100000, .standard = "0"),
+    ROW(FLAG, "front", H, front, "run the candidates that cost more than the best too, for the "
+        "Pareto front", .standard = "true"),
+    END
+};
+#undef H
+
 #define F struct kvt_config_faults
 #define T struct kvt_config_strike
 static const struct kvt_rule strike_rules[] = {
@@ -514,6 +532,7 @@ static const struct kvt_rule root_rules[] = {
     SECTION("residual", offsetof(K, residual), residual_rules, "time that the calibration lacks, "
             "fitted to measured servers (reproduce --serving --fit); added to its laws"),
     SECTION("run", offsetof(K, run), run_rules, "what is run"),
+    SECTION("plan", offsetof(K, plan), plan_rules, "how `plan` searches the domains"),
     SECTION("faults", offsetof(K, faults), faults_rules, "what strikes KV pages, for `inject`",
             .given = KVT_AT(K, faults.present), .where = KVT_AT(K, faults.where)),
     {.key = "published", .kind = KVT_RULE_ROWS, .offset = offsetof(K, published),

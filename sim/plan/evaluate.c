@@ -18,19 +18,33 @@ static enum kvt_status evaluate(struct kvt_evaluation *e,
     return kvt_resamples_annotate(&e->resamples, &e->summary, err);
 }
 
+enum kvt_status kvt_evaluation_init(struct kvt_evaluation *evaluation,
+                                    const struct kvt_config *config,
+                                    const struct kvt_simulate_options *options, struct kvt_err *err)
+{
+    evaluation->resamples = (struct kvt_resamples){0};
+    evaluation->arena = (struct kvt_arena){0};
+    return kvt_simulation_init(&evaluation->simulation, config, options, err);
+}
+
+enum kvt_status kvt_evaluation_run(struct kvt_evaluation *evaluation,
+                                   const struct kvt_simulate_options *options,
+                                   const struct kvt_resample_options *how, struct kvt_err *err)
+{
+    enum kvt_status status = evaluate(evaluation, options, how, err);
+    if (status != KVT_OK)
+        kvt_evaluation_release(evaluation);
+    return status;
+}
+
 enum kvt_status kvt_evaluate(struct kvt_evaluation *evaluation, const struct kvt_config *config,
                              const struct kvt_simulate_options *options,
                              const struct kvt_resample_options *how, struct kvt_err *err)
 {
     static const struct kvt_simulate_options plain = {0};
-    evaluation->resamples = (struct kvt_resamples){0};
-    evaluation->arena = (struct kvt_arena){0};
     options = options != NULL ? options : &plain;
-    KVT_TRY(kvt_simulation_init(&evaluation->simulation, config, options, err));
-    enum kvt_status status = evaluate(evaluation, options, how, err);
-    if (status != KVT_OK)
-        kvt_evaluation_release(evaluation);
-    return status;
+    KVT_TRY(kvt_evaluation_init(evaluation, config, options, err));
+    return kvt_evaluation_run(evaluation, options, how, err);
 }
 
 void kvt_evaluation_release(struct kvt_evaluation *evaluation)

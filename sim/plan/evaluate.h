@@ -24,6 +24,16 @@ struct kvt_evaluation {
 enum kvt_status kvt_evaluate(struct kvt_evaluation *evaluation, const struct kvt_config *config,
                              const struct kvt_simulate_options *options,
                              const struct kvt_resample_options *how, struct kvt_err *err);
+
+/* The same in two steps: what is known of the fleet before it runs can be looked at in between
+ * (evaluation->simulation, initialised). After a failure of either nothing is left. */
+enum kvt_status kvt_evaluation_init(struct kvt_evaluation *evaluation,
+                                    const struct kvt_config *config,
+                                    const struct kvt_simulate_options *options,
+                                    struct kvt_err *err);
+enum kvt_status kvt_evaluation_run(struct kvt_evaluation *evaluation,
+                                   const struct kvt_simulate_options *options,
+                                   const struct kvt_resample_options *how, struct kvt_err *err);
 void kvt_evaluation_release(struct kvt_evaluation *evaluation);
 
 /* The metric of that name as a number; NaN where the run has none. */
