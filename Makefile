@@ -96,6 +96,11 @@ HDF5_A       = $(firstword $(wildcard $(patsubst -L%,%/libhdf5.a,$(filter -L%,$(
 LIBS         = $(if $(HDF5_A),$(filter-out -lhdf5,$(PKG_LIBS)) $(HDF5_A) -lsz -lz -ldl,$(PKG_LIBS)) \
                -lcsv -lm $(if $(CUDA_HERE),$(CUDA_LIBS))
 
+# The one part that is linked with MPI is a file that the program loads when mpirun or srun started it;
+# it is built where mpicc is. MPI=no leaves it out.
+MPI         ?= yes
+MPICC       := $(if $(filter no,$(MPI)),,$(shell command -v mpicc 2>/dev/null))
+
 # ---- lists ----
 SIM_DIRS  := base config model cost serve fault des trace metrics output report plan
 SIM_SRC   := $(foreach d,$(SIM_DIRS),$(wildcard sim/$(d)/*.c))
@@ -134,7 +139,7 @@ $(shell rm -f $(B)/cuda.yes $(B)/cuda.no $(B)/libkvtwin.a $(B)/kvtwin $(B)/check
 endif
 
 # ---- targets ----
-all: $(B)/kvtwin ## build the program: build/kvtwin
+all: $(B)/kvtwin $(if $(MPICC),$(B)/kvtwin-mpi.so) ## build the program: build/kvtwin
 	@ln -sfn $(MODE)/kvtwin build/kvtwin
 
 bootstrap: ## install missing Debian packages (a quick no-op when all is there)
@@ -270,6 +275,7 @@ install: $(B)/kvtwin ## copy program, library, headers, man page, completions, c
 	find sim -name '*.h' -exec install -D -m 644 '{}' '$(DESTDIR)$(includedir)/kvtwin/{}' ';'
 	install -d $(DESTDIR)$(libdir)/pkgconfig
 	printf '%s\n' "$$PKG_CONFIG" >$(DESTDIR)$(libdir)/pkgconfig/kvtwin.pc
+	if [ -f $(B)/kvtwin-mpi.so ]; then install -D -m 755 $(B)/kvtwin-mpi.so $(DESTDIR)$(bindir)/kvtwin-mpi.so; fi
 	install -D -m 644 cli/kvtwin.1 $(DESTDIR)$(mandir)/man1/kvtwin.1
 	install -D -m 644 cli/kvtwin.bash $(DESTDIR)$(datadir)/bash-completion/completions/kvtwin
 	install -D -m 644 cli/_kvtwin $(DESTDIR)$(datadir)/zsh/site-functions/_kvtwin
@@ -279,7 +285,7 @@ install: $(B)/kvtwin ## copy program, library, headers, man page, completions, c
 	find /dev/null $(wildcard configs traces) -type f -exec install -D -m 644 '{}' '$(DESTDIR)$(datadir)/kvtwin/{}' ';'
 
 uninstall: ## remove what install copied
-	rm -f $(DESTDIR)$(bindir)/kvtwin $(DESTDIR)$(mandir)/man1/kvtwin.1 \
+	rm -f $(DESTDIR)$(bindir)/kvtwin $(DESTDIR)$(bindir)/kvtwin-mpi.so $(DESTDIR)$(mandir)/man1/kvtwin.1 \
 	      $(DESTDIR)$(libdir)/libkvtwin.a $(DESTDIR)$(libdir)/pkgconfig/kvtwin.pc \
 	      $(DESTDIR)$(datadir)/bash-completion/completions/kvtwin \
 	      $(DESTDIR)$(datadir)/zsh/site-functions/_kvtwin
@@ -307,6 +313,12 @@ $(B)/digests $(B)/swarm: $(B)/%: $(B)/tests/%.o $(B)/tests/world.o $(B)/libkvtwi
 $(B)/tests/bench_%: $(B)/tests/bench_%.o $(B)/libkvtwin.a
 	$(call say,LINK)
 	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
+
+# MPI's own headers do not pass our warnings.
+$(B)/kvtwin-mpi.so: sim/plan/mpi/ranks_mpi.c sim/plan/ranks.h
+	@mkdir -p $(@D)
+	$(call say,MPICC)
+	$(Q)$(MPICC) -I. -std=c11 -O2 -g -Wall -Wextra $(WERROR) -fPIC -shared -o $@ $<
 
 $(B)/libkvtwin.a: $(LIB_OBJ)
 	$(call say,AR)

@@ -4,6 +4,7 @@
 #define KVT_COMMANDS(X) \
     X(capacity)         \
     X(simulate)         \
+    X(plan)             \
     X(sweep)            \
     X(bench)            \
     X(calibrate)        \

@@ -44,6 +44,7 @@
     X(exchange)         \
     X(resample)         \
     X(sweep)            \
+    X(search)           \
     X(serving_fit)      \
     X(reproduce)        \
     X(left_out)         \

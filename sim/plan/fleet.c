@@ -54,9 +54,7 @@ static struct kvt_replica_spec replica_of(const struct kvt_config *config, enum 
     };
 }
 
-/* What the config says of the GPU under its name or an alias; talk hears of prices for others only.
- */
-static double price_of(const struct kvt_config *config, const struct kvt_gpu *gpu, FILE *talk)
+double kvt_fleet_usd_per_gpu(const struct kvt_config *config, const struct kvt_gpu *gpu, FILE *talk)
 {
     double usd_per_h = gpu->usd_per_hour > 0 ? gpu->usd_per_hour : 0;
     bool found = config->cost.count == 0 || usd_per_h > 0;
@@ -109,7 +107,7 @@ static enum kvt_status role_init(struct kvt_fleet *fleet, struct kvt_arena *aren
                           "want at most %d GPUs in all, got %" PRId64, GPUS_MAX,
                           fleet->gpus + gpus);
     fleet->gpus += (int32_t)gpus;
-    fleet->usd_per_h += (double)gpus * price_of(config, &r->plan.gpu, talk);
+    fleet->usd_per_h += (double)gpus * kvt_fleet_usd_per_gpu(config, &r->plan.gpu, talk);
     return KVT_OK;
 }
 

@@ -45,6 +45,11 @@ enum kvt_status kvt_fleet_init(struct kvt_fleet *fleet, struct kvt_arena *arena,
                                FILE *talk, struct kvt_err *err);
 void kvt_fleet_release(struct kvt_fleet *fleet);
 
+/* USD/h of one GPU: what the config says of it under its name or an alias, else its file; 0:
+ * neither does. talk (or NULL) hears of a config that has prices for others only. */
+double kvt_fleet_usd_per_gpu(const struct kvt_config *config, const struct kvt_gpu *gpu,
+                             FILE *talk);
+
 /* The same fleet with errors in its step times. Pools, schedulers and calibrations are base's,
  * which must stay; only the tables are new, in arena. Nothing is to be released. Any number of
  * threads may do this to one base. */

@@ -1,0 +1,329 @@
+#include "cli/plan_print.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "cli/settings.h"
+#include "sim/output/interval.h"
+
+#define REASONS_MAX 24
+#define FRONT_SHOWN 12
+
+static double value_of(const struct kvt_search *search, const struct kvt_candidate *c,
+                       const char *name)
+{
+    int32_t column = kvt_point_column(&search->columns, name);
+    return column >= 0 && c->values != NULL ? c->values[column] : (double)NAN;
+}
+
+static const char *settings_of(const struct kvt_search *search, int64_t number, char out[400])
+{
+    if (search->points->config->domains == 0)
+        return "the config as it is";
+    return kvt_settings_text(search->points, number, out, 400);
+}
+
+/* ---- for people --------------------------------------------------------------------------- */
+
+/* "TTFT p90  412 ± 30 ms of 1,000" for each bound of the SLO. */
+static void print_target(const struct kvt_search *search, const struct kvt_candidate *c,
+                         const char *label, const char *key, const struct kvt_config_target *target,
+                         FILE *out)
+{
+    for (int32_t i = 0; i < target->count; i++) {
+        char name[64], percentile[16], value[64], limit[32];
+        kvt_percentile_print(target->percentile[i], percentile, sizeof percentile);
+        snprintf(name, sizeof name, "slo_%s_%s_ms", key, percentile);
+        double point = value_of(search, c, name);
+        if (isnan(point))
+            continue;
+        snprintf(name, sizeof name, "slo_%s_%s_ms_low", key, percentile);
+        double low = value_of(search, c, name);
+        snprintf(name, sizeof name, "slo_%s_%s_ms_high", key, percentile);
+        double high = value_of(search, c, name);
+        if (isnan(low) || isnan(high))
+            low = high = point;
+        kvt_interval_print(point, low, high, point < 100 ? 1 : 0, value, sizeof value);
+        kvt_number_print(1e3 * target->seconds[i], 0, limit, sizeof limit);
+        fprintf(out, "  %s %-5s", label, percentile);
+        kvt_print_right(out, value, 16);
+        fprintf(out, " ms, want %s ms\n", limit);
+    }
+}
+
+static void print_slo(const struct kvt_search *search, const struct kvt_candidate *c, FILE *out)
+{
+    const struct kvt_config_slo *slo = &search->points->config->slo;
+    print_target(search, c, "TTFT", "ttft", &slo->ttft, out);
+    print_target(search, c, "ITL ", "itl", &slo->itl, out);
+    print_target(search, c, "E2EL", "e2el", &slo->e2el, out);
+}
+
+static void print_price(const struct kvt_candidate *c, FILE *out)
+{
+    fprintf(out, "%d GPU%s", c->gpus, c->gpus == 1 ? "" : "s");
+    if (c->usd_per_h > 0)
+        fprintf(out, ", %.2f USD/h", c->usd_per_h);
+}
+
+static void print_load(const struct kvt_search *search, const struct kvt_candidate *c, FILE *out)
+{
+    for (int role = 0; role < KVT_ROLE_COUNT; role++) {
+        char name[64];
+        snprintf(name, sizeof name, "%s_busy_fraction", kvt_role_names[role]);
+        double busy = value_of(search, c, name);
+        snprintf(name, sizeof name, "%s_pages_peak_fraction", kvt_role_names[role]);
+        if (!isnan(busy))
+            fprintf(out, "; %s busy %.0f %%, %.0f %% of its KV pages at the peak",
+                    kvt_role_names[role], 100 * busy, 100 * value_of(search, c, name));
+    }
+}
+
+static void print_carries(const struct kvt_search *search, FILE *out)
+{
+    if (isinf(search->carries)) {
+        fputs("  keeps it at 64 times this traffic\n", out);
+    } else if (!isnan(search->carries)) {
+        fprintf(out, "  %s at %.2f times this traffic (%.3g req/s)\n",
+                search->best >= 0 ? "keeps it" : "would meet it", search->carries,
+                search->carries * search->rate);
+    }
+}
+
+static void print_more(const struct kvt_search *search, const struct kvt_candidate *best, FILE *out)
+{
+    for (int role = 0; role < KVT_ROLE_COUNT; role++) {
+        const struct kvt_search_more *more = &search->more[role];
+        if (!more->known)
+            continue;
+        fprintf(out, "one more %s replica (+%d GPUs", kvt_role_names[role],
+                more->with.gpus - best->gpus);
+        if (best->usd_per_h > 0)
+            fprintf(out, ", +%.2f USD/h", more->with.usd_per_h - best->usd_per_h);
+        fprintf(out, "): %s at %.2f of its bound, from %.2f\n", more->with.limit, more->with.worst,
+                best->worst);
+    }
+}
+
+static void print_front(const struct kvt_search *search, FILE *out)
+{
+    char text[400], number[32];
+    if (search->front_count < 2)
+        return;
+    fputs("\ncost against latency, nothing in the domains is better in all of them:\n"
+          "     GPUs     USD/h   TTFT p90 (ms)    ITL p99 (ms)\n",
+          out);
+    for (int64_t i = 0; i < search->front_count && i < FRONT_SHOWN; i++) {
+        const struct kvt_candidate *c = &search->candidates[search->front[i]];
+        fprintf(out, "%c%8d%10.2f", search->front[i] == search->best ? '*' : ' ', c->gpus,
+                c->usd_per_h);
+        kvt_print_right(
+            out, kvt_number_print(value_of(search, c, "p90_ttft_ms"), 0, number, sizeof number),
+            16);
+        kvt_print_right(
+            out, kvt_number_print(value_of(search, c, "p99_itl_ms"), 1, number, sizeof number), 16);
+        fprintf(out, "   %s\n", settings_of(search, search->front[i], text));
+    }
+    if (search->front_count > FRONT_SHOWN)
+        fprintf(out, "  ... and %" PRId64 " more (--format json)\n",
+                search->front_count - FRONT_SHOWN);
+}
+
+static void print_reasons(const struct kvt_search *search, FILE *out)
+{
+    static char texts[REASONS_MAX][KVT_REASON_BYTES];
+    int64_t counts[REASONS_MAX];
+    int32_t count = kvt_search_reasons(search, texts, counts, REASONS_MAX);
+    fprintf(out,
+            "\n%" PRId64 " candidate%s, %" PRId64 " run, %" PRId64 " ruled out by bounds, %" PRId64
+            " could not be built\n",
+            search->count, search->count == 1 ? "" : "s", search->evaluated,
+            search->states[KVT_CANDIDATE_PRUNED],
+            search->states[KVT_CANDIDATE_CONTRADICTS] + search->states[KVT_CANDIDATE_UNFIT]);
+    for (int32_t i = 0; i < count; i++)
+        fprintf(out, "%8" PRId64 "  %s\n", counts[i], texts[i]);
+}
+
+static void print_best(const struct kvt_search *search, FILE *out)
+{
+    char text[400];
+    const struct kvt_config_plan *plan = &search->points->config->plan;
+    const struct kvt_candidate *best = &search->candidates[search->best];
+    double mtok = value_of(search, best, "cost_usd_per_mtok");
+    fputs("best: ", out);
+    print_price(best, out);
+    if (!isnan(mtok))
+        fprintf(out, ", %.3f USD/Mtok", mtok);
+    fprintf(out, "\n  %s\n", settings_of(search, search->best, text));
+    print_slo(search, best, out);
+    if (plan->lose > 0)
+        fprintf(out, "  also with %" PRId64 " replica%s of any role down\n", plan->lose,
+                plan->lose == 1 ? "" : "s");
+    if (plan->resamples > 0)
+        fprintf(out, "  meets the SLO in %.0f %% of %" PRId64 " resamples, want %.0f %%\n",
+                100 * best->confidence, plan->resamples, 100 * plan->confidence);
+    print_carries(search, out);
+    fprintf(out, "limited by %s at %.2f of its bound", best->limit, best->worst);
+    print_load(search, best, out);
+    fputc('\n', out);
+    if (search->cheaper >= 0) {
+        const struct kvt_candidate *c = &search->candidates[search->cheaper];
+        fputs("next cheaper: ", out);
+        print_price(c, out);
+        if (c->state == KVT_CANDIDATE_UNSURE)
+            fprintf(out, ": meets the SLO in only %.0f %% of the resamples", 100 * c->confidence);
+        else
+            fprintf(out, ": %s", c->message);
+        fprintf(out, "\n  %s\n", settings_of(search, search->cheaper, text));
+    }
+    print_more(search, best, out);
+}
+
+void kvt_plan_print_text(const struct kvt_search *search, FILE *out)
+{
+    char text[400];
+    if (search->best >= 0) {
+        print_best(search, out);
+    } else if (search->closest >= 0) {
+        const struct kvt_candidate *c = &search->candidates[search->closest];
+        fputs("nothing meets the SLO; the closest: ", out);
+        print_price(c, out);
+        fprintf(out, "\n  %s\n  misses: %s\n", settings_of(search, search->closest, text),
+                c->state == KVT_CANDIDATE_UNSURE ? "the confidence wanted" : c->message);
+        if (c->state == KVT_CANDIDATE_UNSURE)
+            fprintf(out, "  meets the SLO in %.0f %% of the resamples\n", 100 * c->confidence);
+        print_slo(search, c, out);
+        print_carries(search, out);
+        print_more(search, c, out);
+    } else {
+        fputs("nothing meets the SLO: no candidate could be run\n", out);
+    }
+    print_front(search, out);
+    print_reasons(search, out);
+}
+
+/* ---- for programs ------------------------------------------------------------------------- */
+
+static json_t *metrics_json(const struct kvt_search *search, const struct kvt_candidate *c)
+{
+    json_t *metrics = json_object();
+    for (int32_t m = 0; m < search->columns.count; m++)
+        if (!isnan(c->values[m]))
+            json_object_set_new(metrics, search->columns.names[m], kvt_number_json(c->values[m]));
+    return metrics;
+}
+
+/* number -1: it is none of the candidates (one more replica). */
+static json_t *candidate_json(const struct kvt_search *search, const struct kvt_candidate *c,
+                              int64_t number)
+{
+    json_t *object = json_object();
+    if (number >= 0) {
+        json_object_set_new(object, "number", json_integer(number));
+        json_object_set_new(object, "settings", kvt_settings_json(search->points, number));
+    }
+    json_object_set_new(object, "state", json_string(kvt_candidate_state_names[c->state]));
+    json_object_set_new(object, "gpus", json_integer(c->gpus));
+    json_object_set_new(object, "cost_usd_per_h", kvt_number_json(c->usd_per_h));
+    if (number >= 0)
+        json_object_set_new(object, "objective", kvt_number_json(c->objective));
+    json_object_set_new(object, "limited_by", json_string(c->limit));
+    json_object_set_new(object, "worst_of_bound", kvt_number_json(c->worst));
+    json_object_set_new(object, "confidence",
+                        kvt_number_json(number >= 0 ? c->confidence : (double)NAN));
+    json_object_set_new(object, "message", json_string(c->message));
+    json_object_set_new(object, "metrics", metrics_json(search, c));
+    return object;
+}
+
+static json_t *numbered_json(const struct kvt_search *search, int64_t number)
+{
+    return number < 0 ? json_null() : candidate_json(search, &search->candidates[number], number);
+}
+
+static json_t *reasons_json(const struct kvt_search *search)
+{
+    static char texts[REASONS_MAX][KVT_REASON_BYTES];
+    int64_t counts[REASONS_MAX];
+    int32_t count = kvt_search_reasons(search, texts, counts, REASONS_MAX);
+    json_t *list = json_array();
+    for (int32_t i = 0; i < count; i++)
+        json_array_append_new(
+            list, json_pack("{s:s, s:I}", "reason", texts[i], "candidates", (json_int_t)counts[i]));
+    return list;
+}
+
+void kvt_plan_print_json(const struct kvt_search *search, FILE *out)
+{
+    const struct kvt_config_plan *plan = &search->points->config->plan;
+    json_t *object = json_object(), *front = json_array(), *more = json_object();
+    for (int64_t i = 0; i < search->front_count; i++)
+        json_array_append_new(front, numbered_json(search, search->front[i]));
+    for (int role = 0; role < KVT_ROLE_COUNT; role++)
+        if (search->more[role].known)
+            json_object_set_new(more, kvt_role_names[role],
+                                candidate_json(search, &search->more[role].with, -1));
+    json_object_set_new(object, "objective", json_string(kvt_objective_names[plan->objective]));
+    json_object_set_new(object, "best", numbered_json(search, search->best));
+    json_object_set_new(object, "closest", numbered_json(search, search->closest));
+    json_object_set_new(object, "next_cheaper", numbered_json(search, search->cheaper));
+    json_object_set_new(object, "one_more_replica", more);
+    json_object_set_new(object, "goodput_factor", kvt_number_json(search->carries));
+    json_object_set_new(object, "goodput_rate", kvt_number_json(search->carries * search->rate));
+    json_object_set_new(object, "pareto", front);
+    json_object_set_new(object, "candidates", json_integer(search->count));
+    json_object_set_new(object, "evaluated", json_integer(search->evaluated));
+    json_t *states = json_object();
+    for (int i = 0; i < KVT_CANDIDATE_STATE_COUNT; i++)
+        json_object_set_new(states, kvt_candidate_state_names[i],
+                            json_integer((json_int_t)search->states[i]));
+    json_object_set_new(object, "states", states);
+    json_object_set_new(object, "reasons", reasons_json(search));
+    json_dumpf(object, out, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
+    fputc('\n', out);
+    json_decref(object);
+}
+
+static void print_number(double value, FILE *out)
+{
+    if (isfinite(value))
+        fprintf(out, ",%.12g", value);
+    else
+        fputc(',', out);
+}
+
+void kvt_plan_print_csv(const struct kvt_search *search, FILE *out)
+{
+    int32_t domains = search->points->config->domains;
+    fputs("candidate", out);
+    for (int32_t d = 0; d < domains; d++) {
+        fputc(',', out);
+        kvt_csv_field(out, kvt_config_domain(search->points->config, d)->path);
+    }
+    fputs(",state,is_best,on_front,gpus_of_fleet,usd_per_h,objective,worst_of_bound,confidence,"
+          "message",
+          out);
+    for (int32_t m = 0; m < search->columns.count; m++)
+        fprintf(out, ",%s", search->columns.names[m]);
+    fputc('\n', out);
+    for (int64_t i = 0; i < search->count; i++) {
+        const struct kvt_candidate *c = &search->candidates[i];
+        fprintf(out, "%" PRId64, i);
+        for (int32_t d = 0; d < domains; d++) {
+            fputc(',', out);
+            kvt_csv_field(out, kvt_points_text(search->points, i, d));
+        }
+        fprintf(out, ",%s,%d,%d,%d", kvt_candidate_state_names[c->state], i == search->best,
+                c->on_front, c->gpus);
+        print_number(c->usd_per_h, out);
+        print_number(c->objective, out);
+        print_number(c->worst, out);
+        print_number(c->confidence, out);
+        fputc(',', out);
+        kvt_csv_field(out, c->message);
+        for (int32_t m = 0; m < search->columns.count; m++)
+            print_number(c->values[m], out);
+        fputc('\n', out);
+    }
+}

@@ -1,0 +1,265 @@
+/* One candidate of a search: its price, its runs, and how it stands against the SLO. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/output/parts.h"
+#include "sim/plan/fault_plan.h"
+#include "sim/plan/search_parts.h"
+
+#define X(name, text) text,
+const char *const kvt_candidate_state_names[KVT_CANDIDATE_STATE_COUNT] = {KVT_CANDIDATE_STATES(X)};
+#undef X
+
+static void say(struct kvt_candidate *candidate, enum kvt_candidate_state state, const char *text)
+{
+    candidate->state = state;
+    snprintf(candidate->message, sizeof candidate->message, "%.*s", KVT_POINT_MESSAGE - 1, text);
+}
+
+/* ---- price -------------------------------------------------------------------------------- */
+
+static enum kvt_status price_roles(struct kvt_candidate *candidate, const struct kvt_config *config,
+                                   struct kvt_err *err)
+{
+    struct kvt_role_memory *plan = malloc(sizeof *plan);
+    enum kvt_status status = plan != NULL ? KVT_OK : kvt_err_set(err, KVT_ENOMEM, "no memory");
+    double usd_per_h = 0, gpus = 0;
+    for (int role = 0; role < KVT_ROLE_COUNT && status == KVT_OK; role++) {
+        if (!config->roles[role].present)
+            continue;
+        status = kvt_role_memory_plan(config, (enum kvt_role)role, plan, NULL, err);
+        if (status != KVT_OK)
+            break;
+        double more = (double)plan->memory.gpus_per_replica * config->roles[role].replicas;
+        gpus += more;
+        usd_per_h += more * kvt_fleet_usd_per_gpu(config, &plan->gpu, NULL);
+    }
+    free(plan);
+    candidate->gpus = gpus < INT32_MAX ? (int32_t)gpus : INT32_MAX;
+    candidate->usd_per_h = usd_per_h;
+    if (status != KVT_OK)
+        return status;
+    if (config->plan.objective != KVT_OBJECTIVE_GPUS && usd_per_h <= 0)
+        return kvt_err_set(err, KVT_ECONFIG, "cost: want the price of its GPU, got none");
+    candidate->objective =
+        config->plan.objective == KVT_OBJECTIVE_GPUS ? (double)candidate->gpus : usd_per_h;
+    return KVT_OK;
+}
+
+enum kvt_status kvt_candidate_price(struct kvt_candidate *candidate,
+                                    const struct kvt_points *points, int64_t number,
+                                    struct kvt_err *err)
+{
+    struct kvt_err own = {0};
+    struct kvt_config *config = malloc(sizeof *config);
+    if (config == NULL)
+        return kvt_err_set(err, KVT_ENOMEM, "no memory for a candidate");
+    candidate->usd_per_h = candidate->objective = candidate->confidence = (double)NAN;
+    candidate->worst = INFINITY;
+    enum kvt_status status = kvt_points_choose(points, number, NULL, 0, config, &own);
+    if (status != KVT_OK) {
+        say(candidate, KVT_CANDIDATE_CONTRADICTS, own.text);
+    } else {
+        candidate->state = KVT_CANDIDATE_MISSES;
+        status = price_roles(candidate, config, &own);
+        if (status != KVT_OK)
+            say(candidate, KVT_CANDIDATE_UNFIT, own.text);
+        kvt_config_release(config);
+    }
+    free(config);
+    return status == KVT_ENOMEM ? kvt_err_set(err, status, "%s", own.text) : KVT_OK;
+}
+
+/* ---- runs --------------------------------------------------------------------------------- */
+
+struct place {
+    struct kvt_config config;
+    struct kvt_evaluation run;
+    struct kvt_strike strikes[KVT_STRIKES_MAX];
+};
+
+/* Set worst and limit to the bound that this run is nearest to breaking, or breaks most, where that
+ * is worse than what is there. */
+static void judge(struct kvt_candidate *candidate, const struct kvt_evaluation *run,
+                  const char *which)
+{
+    const struct kvt_summary *s = &run->summary;
+    const struct kvt_result *r = &run->result;
+    double arrived = (double)s->counted.arrived;
+    double rejected = (double)s->counted.fates[KVT_FATE_REJECTED];
+    for (int32_t i = 0; i < r->slo_count; i++) {
+        char percentile[16];
+        const struct kvt_slo_bound *bound = &r->slo[i];
+        double limit_ms = 1e3 * kvt_seconds_from_ticks(bound->limit);
+        bool any = s->counted.fates[KVT_FATE_COMPLETED] > 0;
+        double ratio = any ? s->slo_value_ms[i] / limit_ms : (double)INFINITY;
+        if (s->slo_met[i] && ratio > 1) /* a bound without values */
+            ratio = 1;
+        if (ratio <= candidate->worst)
+            continue;
+        candidate->worst = ratio;
+        snprintf(candidate->limit, sizeof candidate->limit, "%s %s%s",
+                 kvt_latency_labels[bound->latency],
+                 kvt_percentile_print(bound->percentile, percentile, sizeof percentile), which);
+        snprintf(candidate->message, sizeof candidate->message, "%s %.4g ms, want %.4g ms",
+                 candidate->limit, s->slo_value_ms[i], limit_ms);
+    }
+    if (rejected <= run->simulation.config->plan.rejected * arrived)
+        return;
+    candidate->worst = INFINITY;
+    snprintf(candidate->limit, sizeof candidate->limit, "rejected%s", which);
+    snprintf(candidate->message, sizeof candidate->message, "rejects %.0f of %.0f requests%s",
+             rejected, arrived, which);
+}
+
+static double confidence_of(const struct kvt_evaluation *run)
+{
+    const double *met = kvt_resamples_values(&run->resamples, "slo_met");
+    double sum = 0;
+    for (int32_t r = 0; met != NULL && r < run->resamples.count; r++)
+        sum += met[r];
+    return met != NULL ? sum / run->resamples.count : (double)NAN;
+}
+
+static double rate_of(const struct kvt_simulation *simulation)
+{
+    const struct kvt_trace *trace = &simulation->trace;
+    if (simulation->config->workload.kind == KVT_WORKLOAD_CLOSED || trace->count < 2)
+        return (double)NAN;
+    kvt_ticks span = trace->arrival[trace->count - 1] - trace->arrival[0];
+    return span > 0 ? (double)(trace->count - 1) / kvt_seconds_from_ticks(span) : (double)NAN;
+}
+
+/* One fleet: the whole one (which "", fills values) or one that lost replicas. */
+static enum kvt_status run_fleet(struct kvt_candidate *candidate, struct place *at,
+                                 const struct kvt_point_columns *columns,
+                                 const struct kvt_assess_how *how, const char *which, double *rate,
+                                 struct kvt_err *err)
+{
+    const struct kvt_config *config = &at->config;
+    struct kvt_simulate_options options = {.stop = how->stop};
+    if (config->faults.plan.count > 0) {
+        int32_t replicas = 0;
+        for (int role = 0; role < KVT_ROLE_COUNT; role++)
+            replicas += config->roles[role].present ? config->roles[role].replicas : 0;
+        KVT_TRY(kvt_fault_plan(config, replicas, at->strikes, &options.strike_count, err));
+        options.strikes = at->strikes;
+    }
+    const struct kvt_resample_options resample = {.count = how->resamples,
+                                                  .seed = config->run.seed,
+                                                  .strikes = options.strikes,
+                                                  .strike_count = options.strike_count,
+                                                  .stop = how->stop};
+    KVT_TRY(kvt_evaluation_init(&at->run, config, &options, err));
+    if (how->prune) {
+        char detail[160];
+        enum kvt_status status = kvt_bounds_judge(&at->run.simulation, config->plan.rejected,
+                                                  &candidate->bound, detail, sizeof detail, err);
+        if (status != KVT_OK || candidate->bound != KVT_BOUND_NONE) {
+            kvt_evaluation_release(&at->run);
+            say(candidate, KVT_CANDIDATE_PRUNED, detail);
+            return status;
+        }
+    }
+    KVT_TRY(kvt_evaluation_run(&at->run, &options, &resample, err));
+    if (which[0] == '\0') {
+        kvt_point_values(columns, &at->run, candidate->values);
+        if (config->plan.objective == KVT_OBJECTIVE_USD_PER_MTOK)
+            candidate->objective = kvt_evaluation_metric(&at->run, "cost_usd_per_mtok");
+        if (rate != NULL)
+            *rate = rate_of(&at->run.simulation);
+    }
+    judge(candidate, &at->run, which);
+    if (how->resamples > 0)
+        candidate->confidence = fmin(candidate->confidence, confidence_of(&at->run));
+    kvt_evaluation_release(&at->run);
+    return KVT_OK;
+}
+
+/* The same with plan.lose replicas of one role fewer; a fleet that has no more loses the SLO. */
+static enum kvt_status run_without(struct kvt_candidate *candidate, struct place *at,
+                                   const struct kvt_points *points, int64_t number, int role,
+                                   const struct kvt_point_columns *columns,
+                                   const struct kvt_assess_how *how, struct kvt_err *err)
+{
+    char set[80], which[40];
+    const char *more[8];
+    int64_t left = at->config.roles[role].replicas - at->config.plan.lose;
+    snprintf(which, sizeof which, " without %" PRId64 " %s", at->config.plan.lose,
+             kvt_role_names[role]);
+    if (left < 1) {
+        candidate->worst = INFINITY;
+        snprintf(candidate->limit, sizeof candidate->limit, "no fleet left");
+        snprintf(candidate->message, sizeof candidate->message, "no %s replica is left%s",
+                 kvt_role_names[role], which);
+        return KVT_OK;
+    }
+    for (int32_t i = 0; i < how->more_count; i++)
+        more[i] = how->more[i];
+    snprintf(set, sizeof set, "fleet.%s.replicas=%" PRId64, kvt_role_names[role], left);
+    more[how->more_count] = set;
+    struct place *other = malloc(sizeof *other);
+    if (other == NULL)
+        return kvt_err_set(err, KVT_ENOMEM, "no memory for a run");
+    struct kvt_assess_how unpruned = *how;
+    unpruned.prune = false;
+    enum kvt_status status =
+        kvt_points_choose(points, number, more, how->more_count + 1, &other->config, err);
+    if (status == KVT_OK) {
+        status = run_fleet(candidate, other, columns, &unpruned, which, NULL, err);
+        kvt_config_release(&other->config);
+    }
+    free(other);
+    return status;
+}
+
+static enum kvt_status run_all(struct kvt_candidate *candidate, struct place *at,
+                               const struct kvt_points *points, int64_t number,
+                               const struct kvt_point_columns *columns,
+                               const struct kvt_assess_how *how, double *rate, struct kvt_err *err)
+{
+    candidate->worst = 0;
+    candidate->confidence = how->resamples > 0 ? 1 : (double)NAN;
+    candidate->state = KVT_CANDIDATE_MISSES;
+    KVT_TRY(run_fleet(candidate, at, columns, how, "", rate, err));
+    for (int role = 0; role < KVT_ROLE_COUNT; role++)
+        if (at->config.plan.lose > 0 && !how->whole_only && at->config.roles[role].present &&
+            candidate->state == KVT_CANDIDATE_MISSES && candidate->worst <= 1)
+            KVT_TRY(run_without(candidate, at, points, number, role, columns, how, err));
+    if (candidate->state == KVT_CANDIDATE_PRUNED) {
+        candidate->worst = INFINITY;
+        return KVT_OK;
+    }
+    bool sure = how->resamples == 0 || candidate->confidence >= at->config.plan.confidence;
+    if (candidate->worst <= 1)
+        candidate->state = sure ? KVT_CANDIDATE_MEETS : KVT_CANDIDATE_UNSURE;
+    return KVT_OK;
+}
+
+enum kvt_status kvt_candidate_assess(struct kvt_candidate *candidate,
+                                     const struct kvt_points *points, int64_t number,
+                                     const struct kvt_point_columns *columns,
+                                     const struct kvt_assess_how *how, double *rate,
+                                     struct kvt_err *err)
+{
+    struct kvt_err own = {0};
+    struct place *at = malloc(sizeof *at);
+    if (at == NULL)
+        return kvt_err_set(err, KVT_ENOMEM, "no memory for a run");
+    enum kvt_status status =
+        kvt_points_choose(points, number, how->more, how->more_count, &at->config, &own);
+    if (status == KVT_OK) {
+        status = run_all(candidate, at, points, number, columns, how, rate, &own);
+        kvt_config_release(&at->config);
+    }
+    free(at);
+    if (status == KVT_EINTR || status == KVT_ENOMEM)
+        return kvt_err_set(err, status, "%s", own.text);
+    if (status != KVT_OK) {
+        candidate->worst = INFINITY;
+        say(candidate, KVT_CANDIDATE_UNFIT, own.text);
+    }
+    return KVT_OK;
+}

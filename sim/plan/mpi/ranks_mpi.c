@@ -1,0 +1,55 @@
+/*
+ * ranks_mpi.c - the ranks of a job by MPI: kvtwin-mpi.so, built where mpicc is (sim/plan/ranks.h)
+ */
+#include <limits.h>
+#include <mpi.h>
+
+#include "sim/plan/ranks.h"
+
+extern const struct kvt_ranks_plugin kvt_ranks_mpi;
+
+static bool begin(int32_t *rank, int32_t *count)
+{
+    int given, own, all;
+    if (MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &given) != MPI_SUCCESS)
+        return false;
+    if (given < MPI_THREAD_SERIALIZED || MPI_Comm_rank(MPI_COMM_WORLD, &own) != MPI_SUCCESS ||
+        MPI_Comm_size(MPI_COMM_WORLD, &all) != MPI_SUCCESS)
+        return false;
+    *rank = own;
+    *count = all;
+    return true;
+}
+
+static void put(int32_t to, int32_t tag, const void *bytes, size_t count)
+{
+    MPI_Send(bytes, count < INT_MAX ? (int)count : INT_MAX, MPI_BYTE, to, tag, MPI_COMM_WORLD);
+}
+
+static bool probe(int32_t from, struct kvt_rank_message *message)
+{
+    int any = 0, count = 0;
+    MPI_Status status;
+    MPI_Iprobe(from < 0 ? MPI_ANY_SOURCE : from, MPI_ANY_TAG, MPI_COMM_WORLD, &any, &status);
+    if (!any)
+        return false;
+    MPI_Get_count(&status, MPI_BYTE, &count);
+    message->from = status.MPI_SOURCE;
+    message->tag = status.MPI_TAG;
+    message->count = (size_t)count;
+    return true;
+}
+
+static void receive(const struct kvt_rank_message *message, void *bytes)
+{
+    MPI_Recv(bytes, (int)message->count, MPI_BYTE, message->from, message->tag, MPI_COMM_WORLD,
+             MPI_STATUS_IGNORE);
+}
+
+static void end(void)
+{
+    MPI_Finalize();
+}
+
+const struct kvt_ranks_plugin kvt_ranks_mpi = {
+    .begin = begin, .send = put, .probe = probe, .receive = receive, .end = end};

@@ -1,0 +1,37 @@
+/*
+ * search_parts.h - what the files of the search share (search.c, assess.c, explain.c)
+ */
+#ifndef KVT_PLAN_SEARCH_PARTS_H
+#define KVT_PLAN_SEARCH_PARTS_H
+
+#include "sim/plan/search.h"
+
+/* How one candidate is run. */
+struct kvt_assess_how {
+    int32_t resamples;
+    bool prune;
+    bool whole_only; /* without the fleets that lost replicas */
+    const char *const *more;
+    int32_t more_count; /* at most 4 */
+    const volatile sig_atomic_t *stop;
+};
+
+/* Number of GPUs and price of a point; its state where it cannot be run, MISSES where it can. */
+enum kvt_status kvt_candidate_price(struct kvt_candidate *candidate,
+                                    const struct kvt_points *points, int64_t number,
+                                    struct kvt_err *err);
+
+/* Run a candidate that has a price, and judge it: state, worst, values, message, and confidence
+ * when there are resamples. rate, which may be NULL, gets the arrivals' rate. KVT_EINTR,
+ * KVT_ENOMEM. */
+enum kvt_status kvt_candidate_assess(struct kvt_candidate *candidate,
+                                     const struct kvt_points *points, int64_t number,
+                                     const struct kvt_point_columns *columns,
+                                     const struct kvt_assess_how *how, double *rate,
+                                     struct kvt_err *err);
+
+/* Fill cheaper or closest, front, more, carries and rate of a search that is done. */
+enum kvt_status kvt_search_explain(struct kvt_search *search,
+                                   const struct kvt_search_options *options, struct kvt_err *err);
+
+#endif
