@@ -82,13 +82,14 @@ static void print_load(const struct kvt_search *search, const struct kvt_candida
 
 static void print_carries(const struct kvt_search *search, FILE *out)
 {
-    if (isinf(search->carries)) {
-        fputs("  keeps it at 64 times this traffic\n", out);
-    } else if (!isnan(search->carries)) {
-        fprintf(out, "  %s at %.2f times this traffic (%.3g req/s)\n",
-                search->best >= 0 ? "keeps it" : "would meet it", search->carries,
+    const char *what = search->best >= 0      ? "keeps it"
+                       : search->carries >= 1 ? "its own run, without resamples, keeps it"
+                                              : "would keep it";
+    if (isinf(search->carries))
+        fprintf(out, "  %s at 64 times this traffic\n", what);
+    else if (!isnan(search->carries))
+        fprintf(out, "  %s up to %.2f times this traffic (%.3g req/s)\n", what, search->carries,
                 search->carries * search->rate);
-    }
 }
 
 static void print_more(const struct kvt_search *search, const struct kvt_candidate *best, FILE *out)

@@ -604,6 +604,32 @@ run "the rest of a sweep" 0 sweep $sweep $few -o "$work/cut.h5"
 [ ! -e "$work/cut.h5.journal.0" ] || fail "the journal is left"
 cmp -s "$work/one.h5" "$work/cut.h5" || fail "the file differs from that of an uninterrupted sweep"
 
+# ---- plan ----
+split=configs/examples/plan-split.yaml
+run "a plan" 0 plan $split --set plan.resamples=4 --format json -o "$work/plan.h5"
+out_has '"candidates": 9'
+out_has '"pareto": ['
+err_is_empty
+[ -s "$work/plan.h5" ] || fail "plan.h5 is missing"
+run "a plan as a table" 0 plan $split --set plan.resamples=0 --format csv
+[ "$(wc -l <"$work/out")" -eq 10 ] || fail "want a header and 9 rows"
+run "a plan that nothing meets" 1 plan $split --set slo.itl.p99='4 ms'
+out_starts "nothing meets the SLO"
+run "a plan of too many candidates" 6 plan $split --set 'run.seed={choices: [1]}' \
+    --set 'workload.open.requests={range: {min: 1, max: 1e12, step: 1}}'
+run "a plan without an SLO" 3 plan $split --set slo=null
+err_has "want an slo"
+if [ -e "$(dirname "$kvtwin")/kvtwin-mpi.so" ] && command -v mpirun >/dev/null 2>&1; then
+    name="a sweep of two ranks"
+    count=$((count + 1))
+    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 60 mpirun --oversubscribe -n 2 \
+        "$kvtwin" sweep $sweep $few --threads 1 -o "$work/ranks.h5" >/dev/null 2>"$work/err" ||
+        fail "$(head -n 3 "$work/err")"
+    cmp -s "$work/one.h5" "$work/ranks.h5" || fail "the file differs from that of one process"
+else
+    echo "tests/cli.sh: skipped, for want of MPI: a sweep of two ranks"
+fi
+
 name="SIGINT while resampling"
 count=$((count + 1))
 "$kvtwin" simulate $config --resamples 10000 --format json >"$work/out" 2>"$work/err" &

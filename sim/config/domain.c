@@ -175,8 +175,8 @@ static void range_enumerate(struct kvt_reader *r, const struct kvt_rule *rule,
 static void read_range(struct kvt_reader *r, const struct kvt_rule *rule,
                        const struct kvt_yaml *node, void *base, const char *path)
 {
-    bool is_number =
-        rule->kind == KVT_RULE_INT32 || rule->kind == KVT_RULE_INT64 || rule->kind == KVT_RULE_REAL;
+    bool is_number = rule->kind == KVT_RULE_INT32 || rule->kind == KVT_RULE_INT64 ||
+                     rule->kind == KVT_RULE_SEED || rule->kind == KVT_RULE_REAL;
     if (!is_number) {
         kvt_complain(r, node->where, path, "want choices; a range is for numbers");
         return;
