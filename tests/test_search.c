@@ -75,7 +75,7 @@ static int64_t winner_of_everything(void)
     const struct kvt_sweep_options how = {.resamples = (int32_t)w.config.plan.resamples};
     const char *key = w.config.plan.objective == KVT_OBJECTIVE_GPUS ? "gpus" : "cost_usd_per_h";
     int64_t best = -1;
-    double least = INFINITY, worst = INFINITY;
+    double least = (double)INFINITY, worst = (double)INFINITY;
     CHECK_OK(kvt_sweep_run(&all, &w.points, &alone, &how, &err), err);
     int32_t confidence = kvt_point_column(&all.columns, "slo_confidence");
     int32_t ttft = kvt_point_column(&all.columns, "slo_ttft_p90_ms");

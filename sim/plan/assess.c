@@ -57,7 +57,7 @@ enum kvt_status kvt_candidate_price(struct kvt_candidate *candidate,
     if (config == NULL)
         return kvt_err_set(err, KVT_ENOMEM, "no memory for a candidate");
     candidate->usd_per_h = candidate->objective = candidate->confidence = (double)NAN;
-    candidate->worst = INFINITY;
+    candidate->worst = (double)INFINITY;
     enum kvt_status status = kvt_points_choose(points, number, NULL, 0, config, &own);
     if (status != KVT_OK) {
         say(candidate, KVT_CANDIDATE_CONTRADICTS, own.text);
@@ -108,7 +108,7 @@ static void judge(struct kvt_candidate *candidate, const struct kvt_evaluation *
     }
     if (rejected <= run->simulation.config->plan.rejected * arrived)
         return;
-    candidate->worst = INFINITY;
+    candidate->worst = (double)INFINITY;
     snprintf(candidate->limit, sizeof candidate->limit, "rejected%s", which);
     snprintf(candidate->message, sizeof candidate->message, "rejects %.0f of %.0f requests%s",
              rejected, arrived, which);
@@ -190,7 +190,7 @@ static enum kvt_status run_without(struct kvt_candidate *candidate, struct place
     snprintf(which, sizeof which, " without %" PRId64 " %s", at->config.plan.lose,
              kvt_role_names[role]);
     if (left < 1) {
-        candidate->worst = INFINITY;
+        candidate->worst = (double)INFINITY;
         snprintf(candidate->limit, sizeof candidate->limit, "no fleet left");
         snprintf(candidate->message, sizeof candidate->message, "no %s replica is left%s",
                  kvt_role_names[role], which);
@@ -229,7 +229,7 @@ static enum kvt_status run_all(struct kvt_candidate *candidate, struct place *at
             candidate->state == KVT_CANDIDATE_MISSES && candidate->worst <= 1)
             KVT_TRY(run_without(candidate, at, points, number, role, columns, how, err));
     if (candidate->state == KVT_CANDIDATE_PRUNED) {
-        candidate->worst = INFINITY;
+        candidate->worst = (double)INFINITY;
         return KVT_OK;
     }
     bool sure = how->resamples == 0 || candidate->confidence >= at->config.plan.confidence;
@@ -258,7 +258,7 @@ enum kvt_status kvt_candidate_assess(struct kvt_candidate *candidate,
     if (status == KVT_EINTR || status == KVT_ENOMEM)
         return kvt_err_set(err, status, "%s", own.text);
     if (status != KVT_OK) {
-        candidate->worst = INFINITY;
+        candidate->worst = (double)INFINITY;
         say(candidate, KVT_CANDIDATE_UNFIT, own.text);
     }
     return KVT_OK;

@@ -33,7 +33,7 @@ static double seconds(double ticks)
  * a knot or at most. */
 static double least_rate(const struct kvt_costs *costs, int64_t most)
 {
-    double least = INFINITY;
+    double least = (double)INFINITY;
     int32_t last = costs->token_knots - 1;
     for (int32_t k = 0; k <= last && costs->token_at[k] <= most; k++)
         if (costs->token_at[k] > 0)
@@ -71,7 +71,7 @@ static double prompt_alone(const struct judge *j, int64_t tokens)
 static double least_gap(const struct judge *j)
 {
     const struct kvt_costs *costs = &j->simulation->fleet->roles[j->decode].costs;
-    double least = INFINITY;
+    double least = (double)INFINITY;
     for (int32_t b = 1; b <= costs->batch_max; b++)
         least = fmin(least, (double)costs->rows[b].base + (double)costs->rows[b].value[0]);
     if (j->decode == KVT_ROLE_SERVE) /* its decode may ride along with a prompt */
