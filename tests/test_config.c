@@ -507,7 +507,14 @@ static void what_is_printed_is_short_and_says_what_is_left_out(void)
                                "  seed: 1\n"
                                "  warmup: 0 s\n"
                                "  # until: the end of the trace or the number of requests\n"
-                               "  series_points: 512\n";
+                               "  series_points: 512\n"
+                               "plan:\n"
+                               "  objective: usd-per-h\n"
+                               "  confidence: 0.9\n"
+                               "  resamples: 20\n"
+                               "  rejected: 0\n"
+                               "  lose: 0\n"
+                               "  front: true\n";
     struct kvt_config c = parse_good(
         "model: m\nfleet: {serve: {gpu: {name: g, memory: 96 GB}, guard: zero-on-free+fifo}}\n"
         "workload: {open: {rate: 1 req/s, input: 3, output: {lognormal: {mean: 4.5, cv: 0.1}}, "
