@@ -296,8 +296,8 @@ static void guesses_and_sizes_outside_the_grid_are_said_once(void)
     CHECK_TEXT(text,
                "kvtwin: warning: mine: gemm-bf16 was measured at n 100 to 200; at n 50 it is "
                "extrapolated\n"
-               "kvtwin: warning: calibration mine has no law for gemm-fp8 of this size; it is "
-               "guessed from the data sheet\n",
+               "kvtwin: warning: calibration mine has no law for gemm-fp8 of this size; guess: 80 "
+               "% of the data sheet's bandwidth and 70 % of its matrix rate\n",
                "once each");
     free(text);
     kvt_calibration_release(&c);

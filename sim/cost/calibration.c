@@ -212,9 +212,8 @@ double kvt_calibration_time(const struct kvt_calibration *calibration, const str
             calibration->said[i] = true;
             if (law->guess)
                 fprintf(calibration->talk,
-                        "kvtwin: warning: calibration %s has no law for %s of this size; it is "
-                        "guessed from the data sheet\n",
-                        calibration->name, kvt_family_names[law->family]);
+                        "kvtwin: warning: calibration %s has no law for %s of this size; %s\n",
+                        calibration->name, kvt_family_names[law->family], law->source);
             else
                 fprintf(calibration->talk,
                         "kvtwin: warning: %s: %s was measured at %s %.0f to %.0f; at %s %.0f it is "

@@ -31,15 +31,14 @@ static void set_link(struct kvt_law *law, double t0, double bandwidth)
     law->bandwidth = LINK_SHARE * bandwidth;
 }
 
-/* What a kernel that nobody has tuned reached, whatever the GPU. */
+/* What a kernel that nobody has tuned reached, whatever the GPU: better than the data sheet. */
 static void set_digest(struct kvt_law *law)
 {
     set(law, KVT_LAW_ROOFLINE, 56e-6);
     law->bandwidth = 680e9;
     law->flops = 0.0;
-    law->guess = false; /* somebody measured it */
     snprintf(law->source, sizeof law->source,
-             "sglang#39229: 650 to 710 GB/s and 56 us to launch, on its author's GPU");
+             "guess: sglang#39229 saw 650 to 710 GB/s and 56 us to launch, on its author's GPU");
 }
 
 struct kvt_law kvt_law_guess(enum kvt_family family, const struct kvt_gpu *gpu)

@@ -148,7 +148,7 @@ struct kvt_law {
     double scatter_time; /* s; of a constant, instead: within t0 +- scatter_time */
     struct kvt_plus_minus plus_minus;
     bool held_out; /* those rows took no part in the fit */
-    bool guess;    /* from the data sheet: nothing was measured */
+    bool guess;    /* of the data sheet or of another GPU: not measured here */
     int32_t line;  /* in the calibration file */
     char source[400];
 };
