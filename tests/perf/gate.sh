@@ -42,7 +42,7 @@ fi
 grep -v '^#' "$counts" | sort >"$work/then"
 sort "$work/now" | join "$work/then" - | awk '
     { change = 100 * ($3 / $2 - 1); grown += change > 3
-      printf "%-12s %14d then %14d now %+7.2f %%%s\n", $1, $2, $3, change, change > 3 ? "   MORE" : "" }
+      printf "%-12s %14d then %14d now %+7.2f %%%s\n", $1, $2, $3, change, (change > 3 ? "   MORE" : "") }
     END { if (NR != 6) { print "tests/perf/gate.sh: want six counts, got " NR; exit 1 }
           if (grown) print grown " of six grew by more than 3 %; if that is what was wanted: " \
                            "make perf-gate RENEW=renew, and say why in the commit"
