@@ -208,7 +208,7 @@ double kvt_calibration_time(const struct kvt_calibration *calibration, const str
     if (calibration->talk != NULL && !calibration->said[i]) {
         int dim = 0;
         double factor = grid_factor(law, work, &dim);
-        if (law->guess || factor > 1.0) {
+        if ((law->guess && !law->published) || factor > 1.0) {
             calibration->said[i] = true;
             if (law->guess)
                 fprintf(calibration->talk,

@@ -147,9 +147,10 @@ struct kvt_law {
     double scatter; /* 90 % of the true times lie within a factor of 1 + scatter; 0: not stated */
     double scatter_time; /* s; of a constant, instead: within t0 +- scatter_time */
     struct kvt_plus_minus plus_minus;
-    bool held_out; /* those rows took no part in the fit */
-    bool guess;    /* of the data sheet or of another GPU: not measured here */
-    int32_t line;  /* in the calibration file */
+    bool held_out;  /* those rows took no part in the fit */
+    bool guess;     /* not measured here: from the data sheet, or */
+    bool published; /* from somebody's figure, of which nobody need be warned */
+    int32_t line;   /* in the calibration file */
     char source[400];
 };
 
