@@ -251,6 +251,9 @@ soak: all ## a million requests with every guard on: nothing may fire, nothing m
 fault-study: all ## run the fault campaigns again and write docs/fault-study.md (minutes)
 	python3 scripts/fault-study.py build/kvtwin docs/fault-study.md
 
+fault-real: all ## strikes on real pages beside simulated ones, and docs/fault-real.md (minutes)
+	python3 scripts/fault-real.py build/kvtwin docs/fault-real.md
+
 notebooks: all ## execute the notebooks from a clean start; pages in build/notebooks/
 	@scripts/bootstrap.sh notebooks
 	$(Q)scripts/notebooks.sh

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/backend.h"
+#include "cli/inject_real.h"
 #include "cli/inject_store.h"
 #include "sim/config/config.h"
 #include "sim/plan/fault_rates.h"
@@ -13,6 +15,7 @@
 #define VARIANTS_MAX 1024 /* configs that the domains of one file make */
 
 static const struct kvt_cli_option options[] = {
+    {"backend", "NAME", "carry every strike out on real pages as well: cpu, reference or cuda"},
     {"trials", "N", "runs of one strike per class and guard; of the config, else 100"},
     {"threads", "N", "threads; as many as there are cores"},
     {"no-branch", NULL, "run every trial from the start to the end; same results, slower"},
@@ -112,7 +115,7 @@ static bool is_planned(const struct kvt_config *config)
     return config->faults.plan.count + config->faults.rates.count > 0;
 }
 
-static enum kvt_status run_config(const struct kvt_config *config, const char *path,
+static enum kvt_status run_config(struct kvt_config *config, const char *path,
                                   const struct kvt_campaign_options *how,
                                   struct kvt_inject_report *report, struct kvt_err *err)
 {
@@ -136,11 +139,18 @@ static enum kvt_status run_config(const struct kvt_config *config, const char *p
                                    err));
         return add_row(report, &row, err);
     }
+    if (is_planned(config) && report->real != NULL)
+        return kvt_err_at(err, KVT_ECONFIG, config->faults.where,
+                          "faults: --backend wants trials of one strike, not a plan");
     if (is_planned(config))
         return run_plan(config, &row, how, report, err);
-    KVT_TRY(kvt_campaign_run(config, how, cells, err));
+    if (report->real != NULL)
+        KVT_TRY(kvt_inject_real_run(report->real, config, &row, how, cells, err));
+    else
+        KVT_TRY(kvt_campaign_run(config, how, cells, err));
     for (int32_t kind = 0; kind < KVT_FAULT_COUNT; kind++) {
-        if (!(config->faults.kinds >> kind & 1))
+        if (!(config->faults.kinds >> kind & 1) ||
+            (report->real != NULL && cells[kind].injected == 0))
             continue;
         row.cell = cells[kind];
         KVT_TRY(add_row(report, &row, err));
@@ -292,14 +302,17 @@ static enum kvt_status run(const struct kvt_cli *cli, struct kvt_err *err)
     static char trials_set[48];
     struct kvt_inject_report report = {.rows = NULL};
     struct kvt_campaign_options how;
+    struct kvt_inject_real real = {.backend = KVT_BACKEND_CPU};
     struct kvt_cli with = *cli;
     int64_t trials;
+    KVT_TRY(kvt_cli_backend(cli, &real.backend, err));
     KVT_TRY(kvt_cli_get_int(cli, "trials", 1, 1000000000, 0, &trials, err));
     if (trials > 0 && with.set_count < KVT_CLI_VALUES_MAX) {
         snprintf(trials_set, sizeof trials_set, "faults.trials=%lld", (long long)trials);
         with.sets[with.set_count++] = trials_set;
     }
     KVT_TRY(read_options(cli, &report, &how, err));
+    report.real = kvt_cli_get(cli, "backend") != NULL ? &real : NULL;
     enum kvt_status status = run_all(&with, &report, &how, err);
     if (status == KVT_OK && report.count > 0)
         kvt_inject_print(&report, cli->format);
@@ -309,6 +322,11 @@ static enum kvt_status run(const struct kvt_cli *cli, struct kvt_err *err)
     if (status == KVT_OK && other > 0)
         status = kvt_err_set(err, KVT_NEGATIVE, "%d of %d strikes ended otherwise than expected",
                              other, report.count);
+    if (status == KVT_OK && real.disagreement_count > 0)
+        status = kvt_err_set(err, KVT_NEGATIVE,
+                             "%lld of %lld trials ended otherwise on real pages than simulated",
+                             (long long)real.disagreement_count, (long long)real.trials);
+    kvt_inject_real_release(&real);
     free(report.rows);
     return status;
 }

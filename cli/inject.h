@@ -37,6 +37,7 @@ struct kvt_inject_report {
     double inflate;
     int64_t configs;                /* run so far */
     struct kvt_inject_store *store; /* NULL: none */
+    struct kvt_inject_real *real;   /* on real memory as well (inject_real.h); NULL: not */
 };
 
 /* Whether a strike of a plan ended as the config says; true where it says nothing. */

@@ -1,7 +1,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/inject.h"
+#include "cli/inject_real.h"
 
 static bool is_same_guard(const struct kvt_inject_row *a, const struct kvt_inject_row *b)
 {
@@ -173,7 +173,12 @@ static void print_json(const struct kvt_inject_report *report)
     for (int32_t i = 0; i < report->count; i++)
         if (report->rows[i].rated)
             print_rate_json(&report->rows[i], stdout);
-    fputs("]}\n", stdout);
+    fputs("]", stdout);
+    if (report->real != NULL) {
+        fputs(", ", stdout);
+        kvt_inject_real_print(report->real, KVT_FORMAT_JSON);
+    }
+    fputs("}\n", stdout);
 }
 
 static void print_cells_csv(const struct kvt_inject_report *report)
@@ -306,4 +311,6 @@ void kvt_inject_print(const struct kvt_inject_report *report, enum kvt_cli_forma
         (format == KVT_FORMAT_CSV ? print_cells_csv : print_cells_text)(report);
     print_strikes_text(report, format == KVT_FORMAT_CSV);
     print_rates_text(report, format == KVT_FORMAT_CSV);
+    if (report->real != NULL)
+        kvt_inject_real_print(report->real, format);
 }

@@ -12,7 +12,7 @@
 /* ---- opening ------------------------------------------------------------------------------ */
 
 static enum kvt_status check_role(const struct kvt_config *config, enum kvt_role role,
-                                  struct kvt_err *err)
+                                  const struct kvt_runtime_want *want, struct kvt_err *err)
 {
     const struct kvt_config_role *r = &config->roles[role];
     const char *what = NULL;
@@ -20,7 +20,7 @@ static enum kvt_status check_role(const struct kvt_config *config, enum kvt_role
         what = "one GPU a replica (tp, pp, dp, ep and dcp 1)";
     else if (r->draft_tokens > 0)
         what = "no speculative decoding (draft_tokens 0)";
-    else if (r->guard.on[KVT_GUARD_TAG_INBAND])
+    else if (r->guard.on[KVT_GUARD_TAG_INBAND] && !want->page_header)
         what = "tags beside the pages (guard tag-side)";
     if (what == NULL)
         return KVT_OK;
@@ -28,11 +28,12 @@ static enum kvt_status check_role(const struct kvt_config *config, enum kvt_role
                       kvt_role_names[role], what);
 }
 
-static enum kvt_status check_config(const struct kvt_config *config, struct kvt_err *err)
+static enum kvt_status check_config(const struct kvt_config *config,
+                                    const struct kvt_runtime_want *want, struct kvt_err *err)
 {
     for (int role = 0; role < KVT_ROLE_COUNT; role++)
         if (config->roles[role].present)
-            KVT_TRY(check_role(config, (enum kvt_role)role, err));
+            KVT_TRY(check_role(config, (enum kvt_role)role, want, err));
     if (config->workload.decode_only)
         return kvt_err_at(err, KVT_ECONFIG, config->workload.where,
                           "decode_only: to run it the runtime wants prompts that are computed");
@@ -77,6 +78,12 @@ static enum kvt_status open_replica(struct kvt_runtime *engine, struct kvt_confi
     if (status == KVT_OK)
         status =
             kvt_pool_layout(&replica->layout, &plan->model, memory->kv, memory->page_tokens, &why);
+    if (status == KVT_OK && engine->want.page_header) {
+        struct kvt_page_layout *layout = &replica->layout;
+        status =
+            kvt_page_layout_init(layout, (enum kvt_page_format)layout->format, layout->page_tokens,
+                                 layout->kv_heads, layout->head_dim, 16, &why);
+    }
     if (status != KVT_OK)
         return kvt_err_at(err, status, config->roles[role].where, "%s: %s", kvt_role_names[role],
                           why.text);
@@ -121,7 +128,7 @@ enum kvt_status kvt_runtime_init(struct kvt_runtime *engine, struct kvt_config *
 {
     *engine = (struct kvt_runtime){.want = *want, .stale = {.request = KVT_NONE}};
     kvt_assert(want->repeats >= 1 && want->repeats <= KVT_REPEATS);
-    KVT_TRY(check_config(config, err));
+    KVT_TRY(check_config(config, want, err));
     int64_t count = 0;
     for (int role = 0; role < KVT_ROLE_COUNT; role++)
         count += config->roles[role].present ? config->roles[role].replicas : 0;

@@ -45,7 +45,8 @@ struct kvt_runtime_want {
     enum kvt_backend backend;
     bool tag_check;
     const volatile sig_atomic_t *stop; /* NULL: never */
-    int32_t repeats; /* a step's kernels run so many times; at least 1, at most KVT_REPEATS */
+    int32_t repeats;  /* a step's kernels run so many times; at least 1, at most KVT_REPEATS */
+    bool page_header; /* pages have room for a tag that travels with them (kv_page.h) */
 };
 
 #define KVT_REPEATS 4
@@ -125,6 +126,10 @@ struct kvt_runtime {
     struct kvt_runtime_counts counts;
     void (*record)(void *context, const struct kvt_step_record *record); /* NULL: none */
     void *context;
+    /* Change the rows of a step before it runs (strike.h); NULL. */
+    void (*adjust)(void *context, int32_t replica, const struct kvt_planned *plan,
+                   struct kvt_rows *rows);
+    void *adjust_context;
     struct kvt_err failure; /* the first; later steps do nothing */
 };
 

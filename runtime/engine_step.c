@@ -246,6 +246,8 @@ static void write_rows(struct kvt_runtime *engine, struct kvt_real_replica *repl
             rows->output_row[rows->outputs++] = n - 1;
     }
     rows->rows = n;
+    if (engine->adjust != NULL)
+        engine->adjust(engine->adjust_context, (int32_t)(replica - engine->replicas), plan, rows);
 }
 
 /* Pages that hold tokens before this step, of every request. */

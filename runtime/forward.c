@@ -238,7 +238,7 @@ static void read_marks(struct kvt_forward *f)
     ops->mark(f->device, f->marks++);
 }
 
-void kvt_forward_spend(struct kvt_forward *forward, enum kvt_part part)
+void kvt_forward_spend(struct kvt_forward *forward, enum kvt_kernel_part part)
 {
     if (!forward->device->ops->host_memory) {
         if (forward->marks == KVT_DEVICE_MARKS)
@@ -317,7 +317,7 @@ static void attend(struct kvt_forward *f, const struct kvt_rows *rows, int32_t l
     kvt_forward_spend(f, rows->prompt_rows > 0 ? KVT_PART_PREFILL : KVT_PART_DECODE);
 }
 
-static void apply(struct kvt_forward *f, enum kvt_part part, const struct kvt_linear *linear,
+static void apply(struct kvt_forward *f, enum kvt_kernel_part part, const struct kvt_linear *linear,
                   int32_t m, const kvt_bf16 *in, kvt_bf16 *out)
 {
     kvt_forward_spend(f, KVT_PART_SMALL);

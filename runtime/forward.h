@@ -48,7 +48,7 @@
     X(BMM, "mla-bmm") X(SMALL, "small")
 /* clang-format on */
 #define X(name, text, factor) KVT_PART_##name,
-enum kvt_part { KVT_PARTS(X) KVT_PART_COUNT };
+enum kvt_kernel_part { KVT_PARTS(X) KVT_PART_COUNT };
 #undef X
 #define X(name, text) KVT_FACTOR_##name,
 enum kvt_factor { KVT_FACTORS(X) KVT_FACTOR_COUNT };
@@ -140,6 +140,6 @@ void kvt_forward_moe(struct kvt_forward *forward, const struct kvt_layer_weights
 void kvt_forward_wait(struct kvt_forward *forward);
 
 /* Add the time since the last call to a part. */
-void kvt_forward_spend(struct kvt_forward *forward, enum kvt_part part);
+void kvt_forward_spend(struct kvt_forward *forward, enum kvt_kernel_part part);
 
 #endif

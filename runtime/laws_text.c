@@ -254,8 +254,8 @@ static const char *gemm_family(enum kvt_weight_dtype dtype)
 }
 
 /* Times of one linear by the rows it had, one knot for each number of rows. */
-static void write_linear(struct laws *laws, enum kvt_part part, const struct kvt_linear *linear,
-                         int32_t layers)
+static void write_linear(struct laws *laws, enum kvt_kernel_part part,
+                         const struct kvt_linear *linear, int32_t layers)
 {
     double at[KVT_LAW_POINTS], time[KVT_LAW_POINTS], seen[KVT_LAW_POINTS];
     int32_t knots = 0;
@@ -300,7 +300,7 @@ static void write_linear(struct laws *laws, enum kvt_part part, const struct kvt
 }
 
 /* Points of a part with their terms; returns how many. */
-static int32_t gather(const struct laws *laws, enum kvt_part part, double y[],
+static int32_t gather(const struct laws *laws, enum kvt_kernel_part part, double y[],
                       double term[][TERMS_MAX],
                       void (*terms)(const struct laws *, const struct point *, double[TERMS_MAX]))
 {

@@ -53,6 +53,7 @@
     X(tag_check)        \
     X(elementwise)      \
     X(runtime)          \
+    X(fault_trial)      \
     X(validate)         \
     X(cli)
 /* clang-format on */

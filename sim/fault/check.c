@@ -31,16 +31,19 @@ static bool would_fire(struct kvt_faults *faults, const struct kvt_guards *guard
     if (d->kind == KVT_NOTHING_WRONG)
         return side || inband || digest || canary;
     if (d->kind == KVT_TAG_FLIPPED)
-        return side || inband;
+        return side || (inband && !d->stamped);
+    if (d->waits)
+        return side && differs(faults, guards, d, &d->owned, d->owner_free);
     bool moved =
         d->kind == KVT_READS_OTHER || d->kind == KVT_BYTES_OTHER || d->kind == KVT_BYTES_PARTIAL;
-    if (canary && (moved || d->kind == KVT_BYTES_POISONED))
+    if (canary && !d->stamped && (moved || d->kind == KVT_BYTES_POISONED))
         return true;
-    if (digest && (d->kind == KVT_BYTES_OTHER || d->kind == KVT_BYTES_PARTIAL ||
-                   d->kind == KVT_BYTES_FLIPPED))
+    if (digest && d->source_index == KVT_NONE &&
+        (d->kind == KVT_BYTES_OTHER || d->kind == KVT_BYTES_PARTIAL ||
+         d->kind == KVT_BYTES_FLIPPED))
         return true;
     return (side && differs(faults, guards, d, &d->owned, d->owner_free)) ||
-           (inband && differs(faults, guards, d, &d->written, false));
+           (inband && !d->stamped && differs(faults, guards, d, &d->written, false));
 }
 
 /* The reader's place in the oldest step of a replica. */
@@ -48,6 +51,7 @@ struct place {
     bool decodes, first; /* first: of its steps here, the first */
     const struct kvt_chunk *chunk;
     int32_t tail;      /* page index that the step writes to */
+    int32_t end;       /* tokens when the step has run */
     int32_t generated; /* output tokens before the step */
 };
 
@@ -65,7 +69,8 @@ static bool find_place(const struct kvt_faults *faults, int32_t id, int32_t r, s
             continue;
         place->chunk = &step->chunks[i];
         place->first = step->chunks[i].end - step->chunks[i].tokens == request->cached;
-        place->tail = (step->chunks[i].end - 1) / replica->spec.page_tokens;
+        place->end = step->chunks[i].end;
+        place->tail = (place->end - 1) / replica->spec.page_tokens;
         place->generated -= step->chunks[i].last;
         return true;
     }
@@ -75,7 +80,8 @@ static bool find_place(const struct kvt_faults *faults, int32_t id, int32_t r, s
     int64_t run = replica->batch.committed - request->joined;
     place->decodes = true;
     place->first = run == 0;
-    place->tail = (int32_t)((request->context + run) / replica->spec.page_tokens);
+    place->end = (int32_t)(request->context + run + 1);
+    place->tail = (place->end - 1) / replica->spec.page_tokens;
     place->generated = request->generated + (int32_t)run;
     return true;
 }
@@ -108,6 +114,31 @@ static bool looks_before(const struct kvt_faults *faults, const struct kvt_guard
         break;
     }
     return false;
+}
+
+/* Whether the step reads what is wrong: pages up to the one it writes; of a last page with old
+ * bytes the rest, if there is one. */
+static bool reads(const struct kvt_faults *faults, const struct kvt_deviation *d,
+                  const struct place *place)
+{
+    int32_t tokens = faults->core->replicas[d->replica].spec.page_tokens;
+    return d->index <= place->tail && (d->kind != KVT_BYTES_RESIDUE || place->end % tokens != 0);
+}
+
+/* Whether the source has written its page by a transfer or an earlier step, or this one does. */
+static bool has_written(const struct kvt_faults *faults, const struct kvt_deviation *d)
+{
+    int32_t tokens = faults->core->replicas[d->replica].spec.page_tokens;
+    return !d->appended &&
+           kvt_fault_written(faults->core, d->replica, d->source) > d->source_index * tokens;
+}
+
+static bool writes_now(const struct kvt_faults *faults, const struct kvt_deviation *d)
+{
+    struct place place;
+    if (!find_place(faults, d->replica, d->source, &place))
+        return false;
+    return d->appended ? place.tail == d->source_index : place.tail >= d->source_index;
 }
 
 static bool bytes_are_wrong(const struct kvt_deviation *d)
@@ -165,6 +196,7 @@ static void fire(struct kvt_faults *faults, struct kvt_deviation *d, int32_t gen
     const struct kvt_guards *guards = faults->guards[faults->core->replicas[d->replica].spec.role];
     if (kvt_guards_have(guards, KVT_GUARD_QUARANTINE))
         kvt_fault_quarantine(faults, d->replica, d->page);
+    int32_t reader = d->reader;
     enum kvt_fault_action_kind kind = action_of(faults, guards, d);
     result->lost += kind == KVT_FAULT_CANCEL;
     d->fired = true;
@@ -173,19 +205,36 @@ static void fire(struct kvt_faults *faults, struct kvt_deviation *d, int32_t gen
     kvt_fault_act(faults,
                   (struct kvt_fault_action){
                       .kind = kind, .strike = d->strike, .leaked = leaked, .request = d->reader});
+    for (int32_t i = 0; i < faults->deviation_count; i++) { /* it writes nothing any more */
+        struct kvt_deviation *other = &faults->deviations[i];
+        if (!other->open || !other->waits || !other->appended || other->source != reader)
+            continue;
+        other->open = false;
+        faults->open[other->replica]--;
+    }
 }
 
 void kvt_faults_step_starts(struct kvt_faults *faults, int32_t id)
 {
     const struct kvt_guards *guards = faults->guards[faults->core->replicas[id].spec.role];
+    kvt_fault_do(faults, (struct kvt_deed){.kind = KVT_DEED_STARTS, .replica = id});
     for (int32_t i = 0; i < faults->deviation_count && faults->open[id] > 0; i++) {
         struct kvt_deviation *d = &faults->deviations[i];
         struct place place;
-        if (!d->open || d->replica != id || !find_place(faults, id, d->reader, &place))
+        if (!d->open || d->replica != id || !find_place(faults, id, d->reader, &place) ||
+            !reads(faults, d, &place))
             continue;
-        if (looks_before(faults, guards, d, &place) && would_fire(faults, guards, d))
+        if (d->waits && has_written(faults, d))
+            d->waits = false;
+        if (faults->hands == NULL && looks_before(faults, guards, d, &place) &&
+            would_fire(faults, guards, d)) {
             fire(faults, d, place.generated);
-        else
+            continue;
+        }
+        if (d->waits && writes_now(faults, d))
+            d->waits = false;
+        d->stamped |= d->index == place.tail && !d->waits; /* a writer's stamp is its last word */
+        if (!d->waits)
             kvt_fault_expose(faults, d, place.generated);
     }
 }
@@ -193,14 +242,21 @@ void kvt_faults_step_starts(struct kvt_faults *faults, int32_t id)
 void kvt_faults_step_ends(struct kvt_faults *faults, int32_t id)
 {
     const struct kvt_guards *guards = faults->guards[faults->core->replicas[id].spec.role];
+    kvt_fault_do(faults, (struct kvt_deed){.kind = KVT_DEED_ENDS, .replica = id});
+    bool looks = guards->check == KVT_CHECK_AFTER_STEP && faults->hands == NULL;
     for (int32_t i = 0; i < faults->deviation_count && faults->open[id] > 0; i++) {
         struct kvt_deviation *d = &faults->deviations[i];
         struct place place;
-        if (guards->check == KVT_CHECK_AFTER_STEP && d->open && d->replica == id &&
-            find_place(faults, id, d->reader, &place) && would_fire(faults, guards, d))
+        if (d->kind == KVT_READS_OTHER && !d->exposed)
+            continue; /* its table was changed under the step, which has its own copy */
+        if (d->open && d->waits && has_written(faults, d))
+            d->waits = false;
+        if (looks && d->open && d->replica == id && find_place(faults, id, d->reader, &place) &&
+            reads(faults, d, &place) && would_fire(faults, guards, d))
             fire(faults, d, place.generated);
     }
     kvt_fault_land_step(faults, id);
+    kvt_fault_do(faults, (struct kvt_deed){.kind = KVT_DEED_LANDED, .replica = id});
 }
 
 bool kvt_faults_watch(const struct kvt_faults *faults, int32_t id)
@@ -209,15 +265,21 @@ bool kvt_faults_watch(const struct kvt_faults *faults, int32_t id)
     for (int32_t i = 0; i < faults->landing_count; i++)
         if (faults->landings[i].step && faults->landings[i].replica == id)
             return true;
-    return faults->open[id] > 0 &&
-           (guards->check == KVT_CHECK_SAMPLED || guards->check == KVT_CHECK_AFTER_STEP);
+    if (faults->open[id] > 0 &&
+        (guards->check == KVT_CHECK_SAMPLED || guards->check == KVT_CHECK_AFTER_STEP))
+        return true;
+    for (int32_t i = 0; i < faults->deviation_count && faults->open[id] > 0; i++) {
+        const struct kvt_deviation *d = &faults->deviations[i];
+        if (d->open && d->replica == id && (!d->exposed || d->source_index != KVT_NONE))
+            return true; /* what it is now may change with any step */
+    }
+    return false;
 }
 
 /* Bytes land under a step that is running: it has been checked, and reads them. */
 void kvt_fault_expose_running(struct kvt_faults *faults, struct kvt_deviation *d)
 {
-    const struct kvt_guards *guards = faults->guards[faults->core->replicas[d->replica].spec.role];
     struct place place;
-    if (guards->check != KVT_CHECK_AFTER_STEP && find_place(faults, d->replica, d->reader, &place))
+    if (find_place(faults, d->replica, d->reader, &place) && reads(faults, d, &place))
         kvt_fault_expose(faults, d, place.generated);
 }

@@ -108,8 +108,12 @@ void kvt_faults_strike(struct kvt_faults *faults)
         if (!d->open || d->heals > now)
             continue;
         d->heals = KVT_NEVER;
-        if (d->exposed)
-            continue; /* too late: its reader goes on from what it read */
+        kvt_fault_do(faults, (struct kvt_deed){.kind = KVT_DEED_HEAL, .request = d->reader});
+        if (d->exposed) { /* too late: its reader goes on from what it read, and nothing tells */
+            d->kind = KVT_BYTES_COPIED;
+            d->written = d->owned = d->expected;
+            continue;
+        }
         d->open = false;
         faults->open[d->replica]--;
     }

@@ -78,7 +78,12 @@ struct kvt_deviation {
     bool owner_free;                /* the page is free: its side tag is the reserved value */
     kvt_ticks heals;                /* KVT_NEVER */
     bool exposed, open, forced, fired;
-    int32_t generated; /* output tokens of the reader before its first wrong one */
+    int32_t source_index; /* which page of its own text the source writes there, in good faith and
+                           * with its digest; KVT_NONE: not so */
+    bool appended;        /* by its steps from now on only */
+    bool stamped;         /* the reader went on writing the page: its header is as it should be */
+    bool waits;           /* it has not yet: at most the page's side tag is wrong */
+    int32_t generated;    /* output tokens of the reader before its first wrong one */
 };
 
 struct kvt_fault_result { /* of one strike */
@@ -141,6 +146,34 @@ struct kvt_late_ack { /* a lost acknowledgement that a lease makes up for */
     kvt_ticks time;
 };
 
+/* What a strike does to pages, tables and messages, for a driver that does it to real memory
+ * (runtime/strike.h). Nothing of it follows from a deviation. */
+enum kvt_deed_kind {
+    KVT_DEED_TABLE,   /* entry `index` of request's table names `page`, of `generation` */
+    KVT_DEED_CUT,     /* the landing's pages go back while its bytes are under way */
+    KVT_DEED_LAND,    /* the landing's bytes arrive */
+    KVT_DEED_FLIP,    /* amount bits of the token in `slot` of page, or of its tag (variant) */
+    KVT_DEED_POISON,  /* page gets another text */
+    KVT_DEED_HOLD,    /* pages of request from index on will not have arrived when told */
+    KVT_DEED_HEAL,    /* now they have */
+    KVT_DEED_ARRIVE,  /* all else of request's bytes is there, and request `index` is told so */
+    KVT_DEED_ALIAS,   /* entry `index` of request names page, which another holds */
+    KVT_DEED_RESIDUE, /* page keeps old bytes, and request reads its last page to the end */
+    KVT_DEED_ALARM,   /* the guard's mark of request is set */
+    KVT_DEED_CRASH,   /* replica's memory is lost */
+    KVT_DEED_STARTS,  /* the oldest step of replica is about to run */
+    KVT_DEED_ENDS,    /* it ran; before what it wrote late lands */
+    KVT_DEED_LANDED,  /* and after */
+};
+
+struct kvt_deed {
+    enum kvt_deed_kind kind;
+    int32_t strike, variant, replica, request, index, page, slot;
+    uint32_t generation;
+    int32_t amount;
+    const struct kvt_landing *landing;
+};
+
 #define KVT_DEVIATIONS_MAX  1024 /* of one strike; each further one brings room for */
 #define KVT_DEVIATIONS_EACH 64
 #define KVT_LANDINGS_MAX    64
@@ -175,6 +208,10 @@ struct kvt_faults {
     int32_t poisoned_count;
     struct kvt_fault_action *actions;
     int32_t action_count;
+    /* Real memory: does what strikes do, looks with its own guards, and sees for itself what was
+     * read. NULL: deviations say. Set after kvt_faults_init. */
+    void (*hands)(void *context, const struct kvt_deed *deed);
+    void *hands_context;
     void (*sink)(void *context, const struct kvt_decision *decision); /* where decisions go on to */
     void *sink_context;
 };

@@ -31,6 +31,15 @@ void kvt_fault_expose_running(struct kvt_faults *faults, struct kvt_deviation *d
  * went out. */
 bool kvt_fault_close(struct kvt_faults *faults, int32_t reader, int32_t generated);
 
+/* Tokens of r whose KV is written on this replica. */
+int32_t kvt_fault_written(const struct kvt_core *core, int32_t replica, int32_t r);
+
+static inline void kvt_fault_do(struct kvt_faults *faults, struct kvt_deed deed)
+{
+    if (faults->hands != NULL)
+        faults->hands(faults->hands_context, &deed);
+}
+
 /* The sink of the core's log. */
 void kvt_fault_see(void *context, const struct kvt_decision *decision);
 

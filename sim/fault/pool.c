@@ -20,7 +20,8 @@ void kvt_fault_free_twice(struct kvt_faults *faults, int32_t id, int32_t r, int3
     for (; nth > 0; nth--)
         victim = faults->core->requests[victim].next;
     int32_t shared = kvt_replica_holding(replica, &faults->core->requests[victim])->shared;
-    int32_t own = kvt_fault_pages(faults, id, victim) - shared;
+    int32_t tokens = replica->spec.page_tokens;
+    int32_t own = kvt_fault_written(faults->core, id, victim) / tokens - shared; /* full ones */
     if (victim != r && own > 0)
         theirs = shared + (int32_t)kvt_stream_below(&stream, (uint64_t)own);
     if (theirs == KVT_NONE)
@@ -33,6 +34,14 @@ void kvt_fault_free_twice(struct kvt_faults *faults, int32_t id, int32_t r, int3
     d->owned = kvt_fault_fields(faults, id, page); /* as for the page it is given in place of */
     d->owned.generation = d->expected.generation + 1;
     d->written = d->owned;
+    d->waits = true;
+    d->source_index = d->owned.position;
+    kvt_fault_do(faults, (struct kvt_deed){.kind = KVT_DEED_ALIAS,
+                                           .strike = strike,
+                                           .replica = id,
+                                           .request = r,
+                                           .index = d->source_index,
+                                           .page = d->page});
     kvt_fault_wake(faults, id);
 }
 
@@ -143,6 +152,7 @@ void kvt_fault_crash(struct kvt_faults *faults, int32_t strike, int32_t id, kvt_
         kvt_fault_act(faults, (struct kvt_fault_action){.kind = KVT_FAULT_CANCEL, .request = r});
     }
     faults->incarnation[id]++;
+    kvt_fault_do(faults, (struct kvt_deed){.kind = KVT_DEED_CRASH, .replica = id});
     kvt_fault_act(faults, (struct kvt_fault_action){.kind = KVT_FAULT_DOWN,
                                                     .replica = id,
                                                     .until = core->log.now + down});

@@ -62,16 +62,23 @@ int32_t kvt_fault_pages(const struct kvt_faults *faults, int32_t replica, int32_
     return kvt_replica_holding(&core->replicas[replica], &core->requests[r])->pages;
 }
 
-/* A page that is held by another request than r alone, by number in the pool; KVT_NONE. */
+/* A page that another request than r wrote full and decodes with, by number in the pool;
+ * KVT_NONE. */
 static int32_t pick_foreign(const struct kvt_faults *faults, int32_t id, int32_t r,
                             struct kvt_stream *stream)
 {
-    const struct kvt_pages *pages = &faults->core->replicas[id].pages;
+    const struct kvt_core *core = faults->core;
+    const struct kvt_pages *pages = &core->replicas[id].pages;
+    int32_t tokens = core->replicas[id].spec.page_tokens;
     int32_t from = (int32_t)kvt_stream_below(stream, (uint64_t)pages->total);
     for (int32_t i = 0; i < pages->total; i++) {
-        int32_t page = (from + i) % pages->total;
-        if (pages->state[page] == KVT_PAGE_HELD && pages->owner[page] != r &&
-            pages->owner[page] != KVT_NONE)
+        int32_t page = (from + i) % pages->total, owner = pages->owner[page];
+        if (pages->state[page] != KVT_PAGE_HELD || owner == r || owner == KVT_NONE ||
+            core->requests[owner].state != KVT_REQUEST_RUNNING)
+            continue;
+        int32_t index = kvt_fault_fields(faults, id, page).position;
+        if (kvt_fault_page_at(core, id, owner, index) == page &&
+            (index + 1) * tokens <= kvt_fault_written(core, id, owner))
             return page;
     }
     return KVT_NONE;
@@ -79,10 +86,18 @@ static int32_t pick_foreign(const struct kvt_faults *faults, int32_t id, int32_t
 
 /* ---- page tables -------------------------------------------------------------------------- */
 
-/* r reads `page` in the place of its page `index`. */
-static struct kvt_deviation *redirect(struct kvt_faults *faults, int32_t strike, int32_t id,
-                                      int32_t r, int32_t index, int32_t page)
+/* r reads `page` in the place of its page `index`, and expects it to be of that generation. */
+static struct kvt_deviation *redirect_as(struct kvt_faults *faults, int32_t strike, int32_t id,
+                                         int32_t r, int32_t index, int32_t page,
+                                         uint32_t generation)
 {
+    kvt_fault_do(faults, (struct kvt_deed){.kind = KVT_DEED_TABLE,
+                                           .strike = strike,
+                                           .replica = id,
+                                           .request = r,
+                                           .index = index,
+                                           .page = page,
+                                           .generation = generation});
     struct kvt_deviation *d = kvt_fault_deviate(faults, strike, id, r, index, KVT_READS_OTHER);
     if (d == NULL)
         return NULL;
@@ -91,8 +106,20 @@ static struct kvt_deviation *redirect(struct kvt_faults *faults, int32_t strike,
     d->owned = d->written = kvt_fault_fields(faults, id, page);
     d->owner_free = pages->state[page] == KVT_PAGE_FREE;
     d->source = pages->owner[page];
+    d->expected.generation = generation;
     kvt_fault_wake(faults, id);
     return d;
+}
+
+/* As it expects its own page to be. */
+static struct kvt_deviation *redirect(struct kvt_faults *faults, int32_t strike, int32_t id,
+                                      int32_t r, int32_t index, int32_t page)
+{
+    int32_t own = kvt_fault_page_at(faults->core, id, r, index);
+    if (own == KVT_NONE)
+        return NULL;
+    return redirect_as(faults, strike, id, r, index, page,
+                       faults->core->replicas[id].pages.generation[own]);
 }
 
 /* r appends to its last page: a redirected one is damaged for its owner, unless the writer is
@@ -112,6 +139,16 @@ static void writes_into(struct kvt_faults *faults, int32_t strike, int32_t id, i
         return;
     d->source = r;
     d->written = (struct kvt_tag_fields){r, index, fields.generation, fields.incarnation};
+    d->appended = d->waits = true; /* until r's next step */
+    d->source_index = index;
+}
+
+/* Pages of r's text that hold tokens; those that are full are written no more. */
+static int32_t pages_with_tokens(const struct kvt_faults *faults, int32_t id, int32_t r, bool full)
+{
+    int32_t tokens = faults->core->replicas[id].spec.page_tokens;
+    int32_t written = kvt_fault_written(faults->core, id, r);
+    return full ? written / tokens : (written + tokens - 1) / tokens;
 }
 
 static void stale_reader(struct kvt_faults *faults, int32_t strike, struct kvt_stream *stream)
@@ -121,16 +158,16 @@ static void stale_reader(struct kvt_faults *faults, int32_t strike, struct kvt_s
     if (r == KVT_NONE)
         return;
     int32_t page = s->page != KVT_NONE ? s->page : pick_foreign(faults, id, r, stream);
-    if (page == KVT_NONE)
+    int32_t full = pages_with_tokens(faults, id, r, true);
+    if (page == KVT_NONE || full == 0)
         return;
     faults->results[strike].activated = true;
     if (kvt_guards_have(kvt_fault_guards(faults, id), KVT_GUARD_LEASE) &&
         s->delay <= kvt_fault_guards(faults, id)->lease)
         return; /* its page is still kept for it */
-    int32_t index = (int32_t)kvt_stream_below(stream, (uint64_t)kvt_fault_pages(faults, id, r));
-    struct kvt_deviation *d = redirect(faults, strike, id, r, index, page);
-    if (d != NULL)
-        d->expected.generation = d->owned.generation - (uint32_t)s->amount;
+    int32_t index = (int32_t)kvt_stream_below(stream, (uint64_t)full);
+    uint32_t generation = faults->core->replicas[id].pages.generation[page];
+    redirect_as(faults, strike, id, r, index, page, generation - (uint32_t)s->amount);
 }
 
 static void wrong_map(struct kvt_faults *faults, int32_t strike, struct kvt_stream *stream)
@@ -139,7 +176,9 @@ static void wrong_map(struct kvt_faults *faults, int32_t strike, struct kvt_stre
     int32_t id, r = kvt_fault_pick(faults, strike, stream, &id);
     if (r == KVT_NONE)
         return;
-    int32_t count = kvt_fault_pages(faults, id, r);
+    int32_t count = pages_with_tokens(faults, id, r, false);
+    if (count == 0)
+        return;
     int32_t index = (int32_t)kvt_stream_below(stream, (uint64_t)count);
     if (s->variant == KVT_STRIKE_MAP_FOREIGN) {
         int32_t page = pick_foreign(faults, id, r, stream);
@@ -182,8 +221,10 @@ static void bit_flip(struct kvt_faults *faults, int32_t strike, struct kvt_strea
         int32_t where, r = kvt_fault_pick(faults, strike, stream, &where);
         if (r == KVT_NONE)
             return;
-        int32_t index =
-            (int32_t)kvt_stream_below(stream, (uint64_t)kvt_fault_pages(faults, where, r));
+        int32_t count = pages_with_tokens(faults, where, r, true);
+        if (count == 0)
+            return;
+        int32_t index = (int32_t)kvt_stream_below(stream, (uint64_t)count);
         int32_t page = kvt_fault_page_at(core, where, r, index) ^ (1 << ((int32_t)s->amount & 30));
         faults->results[strike].activated = true;
         if (page < core->replicas[where].pages.total)
@@ -194,18 +235,33 @@ static void bit_flip(struct kvt_faults *faults, int32_t strike, struct kvt_strea
     }
     int32_t page =
         s->page != KVT_NONE ? s->page : (int32_t)kvt_stream_below(stream, (uint64_t)pages->total);
+    int32_t tokens = core->replicas[id].spec.page_tokens;
+    int32_t slot = (int32_t)kvt_stream_below(stream, (uint64_t)tokens);
     faults->results[strike].activated = true;
+    kvt_fault_do(faults, (struct kvt_deed){.kind = KVT_DEED_FLIP,
+                                           .strike = strike,
+                                           .variant = s->variant,
+                                           .replica = id,
+                                           .page = page,
+                                           .slot = slot,
+                                           .amount = (int32_t)s->amount});
     int32_t owner = pages->owner[page];
     if (pages->state[page] != KVT_PAGE_HELD || owner == KVT_NONE)
         return; /* nobody reads it before it is written again */
     struct kvt_tag_fields fields = kvt_fault_fields(faults, id, page);
     if (kvt_fault_page_at(core, id, owner, fields.position) != page)
         return; /* in the prefix index: its owner is gone */
-    struct kvt_deviation *d =
-        kvt_fault_deviate(faults, strike, id, owner, fields.position,
-                          s->variant == KVT_STRIKE_FLIP_TAG ? KVT_TAG_FLIPPED : KVT_BYTES_FLIPPED);
-    if (d != NULL)
-        kvt_fault_wake(faults, id);
+    bool tag = s->variant == KVT_STRIKE_FLIP_TAG;
+    int32_t written = kvt_fault_written(core, id, owner), token = fields.position * tokens;
+    if (tag ? token >= written && !kvt_guards_have(kvt_fault_guards(faults, id), KVT_GUARD_TAG_SIDE)
+            : token + slot >= written)
+        return; /* written over before it is read */
+    struct kvt_deviation *d = kvt_fault_deviate(faults, strike, id, owner, fields.position,
+                                                tag ? KVT_TAG_FLIPPED : KVT_BYTES_FLIPPED);
+    if (d == NULL)
+        return;
+    kvt_fault_expose_running(faults, d);
+    kvt_fault_wake(faults, id);
 }
 
 static void prefix_poison(struct kvt_faults *faults, int32_t strike, struct kvt_stream *stream)
@@ -219,11 +275,15 @@ static void prefix_poison(struct kvt_faults *faults, int32_t strike, struct kvt_
         int32_t from = (int32_t)kvt_stream_below(stream, (uint64_t)replica->pages.total);
         for (int32_t i = 0; i < replica->pages.total; i++) {
             int32_t page = (from + i) % replica->pages.total;
-            if (replica->prefix.locks[page] < 0)
-                continue;
+            if (replica->pages.state[page] != KVT_PAGE_CACHED)
+                continue; /* whoever holds it now has read it */
             int32_t *entry = faults->poisoned[faults->poisoned_count++];
             entry[0] = id, entry[1] = page, entry[2] = strike;
             faults->results[strike].activated = true;
+            kvt_fault_do(faults, (struct kvt_deed){.kind = KVT_DEED_POISON,
+                                                   .strike = strike,
+                                                   .replica = id,
+                                                   .page = page});
             return;
         }
     }
@@ -232,8 +292,10 @@ static void prefix_poison(struct kvt_faults *faults, int32_t strike, struct kvt_
 static void false_alarm(struct kvt_faults *faults, int32_t strike, struct kvt_stream *stream)
 {
     int32_t id, r = kvt_fault_pick(faults, strike, stream, &id);
-    if (r != KVT_NONE && kvt_fault_deviate(faults, strike, id, r, 0, KVT_NOTHING_WRONG) != NULL)
-        kvt_fault_wake(faults, id);
+    if (r == KVT_NONE || kvt_fault_deviate(faults, strike, id, r, 0, KVT_NOTHING_WRONG) == NULL)
+        return;
+    kvt_fault_do(faults, (struct kvt_deed){.kind = KVT_DEED_ALARM, .replica = id, .request = r});
+    kvt_fault_wake(faults, id);
 }
 
 void kvt_fault_strike_table(struct kvt_faults *faults, int32_t strike)

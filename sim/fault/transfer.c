@@ -32,6 +32,15 @@ static void landing_add(struct kvt_faults *faults, struct kvt_landing *landing, 
     landing->count++;
 }
 
+static void cut(struct kvt_faults *faults, const struct kvt_landing *landing)
+{
+    kvt_fault_do(faults, (struct kvt_deed){.kind = KVT_DEED_CUT,
+                                           .strike = landing->strike,
+                                           .replica = landing->replica,
+                                           .request = landing->request,
+                                           .landing = landing});
+}
+
 static void drop_landing(struct kvt_faults *faults, int32_t at)
 {
     faults->landing_count--;
@@ -41,8 +50,7 @@ static void drop_landing(struct kvt_faults *faults, int32_t at)
         faults->landing_page_count = 0;
 }
 
-/* Tokens of r whose KV is written on this replica. */
-static int32_t written_tokens(const struct kvt_core *core, int32_t id, int32_t r)
+int32_t kvt_fault_written(const struct kvt_core *core, int32_t id, int32_t r)
 {
     const struct kvt_request *request = &core->requests[r];
     const struct kvt_batch *batch = &core->replicas[id].batch;
@@ -83,6 +91,7 @@ void kvt_fault_finished(struct kvt_faults *faults, int32_t id, int32_t r)
     landing->step = true;
     landing->slot = (request->context - 1) % replica->spec.page_tokens;
     landing_add(faults, landing, holding->last, holding->pages - 1);
+    cut(faults, landing);
 }
 
 /* F2: prefill lets go of pages that are still being read by the link. */
@@ -105,6 +114,19 @@ static void sender_frees(struct kvt_faults *faults, int32_t r)
     for (int32_t page = request->home.first; page != KVT_NONE;
          page = faults->core->replicas[id].pages.next[page], index++)
         landing_add(faults, landing, page, index);
+    cut(faults, landing);
+}
+
+/* Tokens of r that are written on a replica when its step in flight has written its own. */
+static int32_t written_by_step(const struct kvt_core *core, int32_t id, int32_t r)
+{
+    const struct kvt_replica *replica = &core->replicas[id];
+    const struct kvt_step *step = &replica->steps[replica->oldest];
+    int32_t written = kvt_fault_written(core, id, r);
+    for (int32_t i = 0; replica->in_flight > 0 && i < step->chunk_count; i++)
+        if (step->chunks[i].request == r && step->chunks[i].end > written)
+            written = step->chunks[i].end;
+    return written;
 }
 
 /* Its transfer is through: what others wrote into those pages before went along. */
@@ -124,7 +146,7 @@ static void sender_ends(struct kvt_faults *faults, int32_t r)
             if (pages->generation[entry[0]] == (uint32_t)entry[1] || owner == KVT_NONE)
                 continue;
             struct kvt_tag_fields fields = kvt_fault_fields(faults, landing.replica, entry[0]);
-            if (fields.position * tokens >= written_tokens(core, landing.replica, owner))
+            if (fields.position * tokens >= written_by_step(core, landing.replica, owner))
                 continue;
             struct kvt_deviation *d =
                 kvt_fault_deviate(faults, landing.strike, core->requests[r].decode_replica, r,
@@ -162,8 +184,9 @@ static void land_late(struct kvt_faults *faults, int32_t strike, int32_t r)
     int32_t index = 0, late = (int32_t)((double)request->away.pages * (1 - s->amount));
     for (int32_t page = request->away.first; page != KVT_NONE;
          page = core->replicas[id].pages.next[page], index++)
-        if (index >= late)
+        if (index >= late && index * core->replicas[id].spec.page_tokens < request->sent)
             landing_add(faults, landing, page, index);
+    cut(faults, landing);
 }
 
 /* F3: the client goes away while bytes are on the link. */
@@ -218,6 +241,11 @@ static void land(struct kvt_faults *faults, const struct kvt_landing *landing)
     const struct kvt_core *core = faults->core;
     const struct kvt_replica *replica = &core->replicas[landing->replica];
     int32_t tokens = replica->spec.page_tokens;
+    kvt_fault_do(faults, (struct kvt_deed){.kind = KVT_DEED_LAND,
+                                           .strike = landing->strike,
+                                           .replica = landing->replica,
+                                           .request = landing->request,
+                                           .landing = landing});
     for (int32_t i = 0; i < landing->count; i++) {
         const int32_t *entry = &faults->landing_pages[(size_t)(landing->first + i) * 3];
         int32_t page = entry[0], owner = replica->pages.owner[page];
@@ -227,7 +255,7 @@ static void land(struct kvt_faults *faults, const struct kvt_landing *landing)
             continue;
         struct kvt_tag_fields fields = kvt_fault_fields(faults, landing->replica, page);
         int32_t token = fields.position * tokens + (landing->slot > 0 ? landing->slot : 0);
-        if (token >= written_tokens(core, landing->replica, owner))
+        if (token >= kvt_fault_written(core, landing->replica, owner))
             continue;
         struct kvt_deviation *d = kvt_fault_deviate(faults, landing->strike, landing->replica,
                                                     owner, fields.position, KVT_BYTES_OTHER);
@@ -276,8 +304,13 @@ void kvt_fault_land_due(struct kvt_faults *faults)
 static void partial(struct kvt_faults *faults, int32_t strike, int32_t id, int32_t r)
 {
     const struct kvt_strike *s = &faults->strikes[strike];
-    int32_t count = kvt_fault_pages(faults, id, r);
+    int32_t tokens = faults->core->replicas[id].spec.page_tokens;
+    int32_t count = (faults->core->requests[r].sent + tokens - 1) / tokens;
     faults->results[strike].activated = true;
+    kvt_fault_do(faults, (struct kvt_deed){.kind = KVT_DEED_HOLD,
+                                           .strike = strike,
+                                           .request = r,
+                                           .index = (int32_t)(count * s->amount)});
     for (int32_t index = (int32_t)(count * s->amount); index < count; index++) {
         struct kvt_deviation *d =
             kvt_fault_deviate(faults, strike, id, r, index, KVT_BYTES_PARTIAL);
@@ -380,5 +413,9 @@ int32_t kvt_faults_message(struct kvt_faults *faults, enum kvt_message message, 
         return faults->armed_count > 0 ? acknowledgement(faults, r, requests[r].decode_replica) : r;
     int32_t reached = completion(faults, r);
     /* Decode takes no second word: of a transfer that ended it keeps nothing that could be told. */
-    return reached != KVT_NONE && requests[reached].away.fences > 0 ? reached : KVT_NONE;
+    if (reached != KVT_NONE && requests[reached].away.fences == 0)
+        reached = KVT_NONE;
+    kvt_fault_do(faults,
+                 (struct kvt_deed){.kind = KVT_DEED_ARRIVE, .request = r, .index = reached});
+    return reached;
 }

@@ -53,6 +53,7 @@ struct kvt_deviation *kvt_fault_deviate(struct kvt_faults *faults, int32_t strik
                                 .index = index,
                                 .page = page,
                                 .source = KVT_NONE,
+                                .source_index = KVT_NONE,
                                 .heals = KVT_NEVER,
                                 .open = true};
     d->expected = (struct kvt_tag_fields){reader, index,
@@ -153,9 +154,15 @@ static void allocated(struct kvt_faults *faults, int32_t id, int32_t r, int32_t 
     if (strike != KVT_NONE) {
         const struct kvt_guards *guards = faults->guards[faults->core->replicas[id].spec.role];
         faults->results[strike].activated = true;
+        int32_t index = index_of(faults, id, r, page);
+        kvt_fault_do(faults, (struct kvt_deed){.kind = KVT_DEED_RESIDUE,
+                                               .strike = strike,
+                                               .replica = id,
+                                               .request = r,
+                                               .index = index,
+                                               .page = page});
         if (!kvt_guards_have(guards, KVT_GUARD_ZERO_ON_FREE))
-            kvt_fault_deviate(faults, strike, id, r, index_of(faults, id, r, page),
-                              KVT_BYTES_RESIDUE);
+            kvt_fault_deviate(faults, strike, id, r, index, KVT_BYTES_RESIDUE);
     }
     if (faults->armed_count > 0)
         kvt_fault_free_twice(faults, id, r, page);

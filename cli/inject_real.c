@@ -1,0 +1,163 @@
+#include "cli/inject_real.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/fault_trial.h"
+
+struct kvt_inject_disagreement {
+    char config[KVT_INJECT_NAME_BYTES], guard[KVT_INJECT_NAME_BYTES];
+    struct kvt_fault_trial trial;
+};
+
+static enum kvt_status add(struct kvt_inject_real *real, const struct kvt_inject_row *row,
+                           const struct kvt_fault_trial *trial, struct kvt_err *err)
+{
+    if (real->disagreement_count == real->room) {
+        int64_t room = real->room * 2 + 16;
+        void *grown = realloc(real->disagreements, (size_t)room * sizeof *real->disagreements);
+        if (grown == NULL)
+            return kvt_err_set(err, KVT_ENOMEM, "no memory for %lld disagreements",
+                               (long long)room);
+        real->disagreements = grown;
+        real->room = room;
+    }
+    struct kvt_inject_disagreement *d = &real->disagreements[real->disagreement_count++];
+    memcpy(d->config, row->config, sizeof d->config);
+    memcpy(d->guard, row->guard, sizeof d->guard);
+    d->trial = *trial;
+    return KVT_OK;
+}
+
+static void count(struct kvt_inject_real *real, struct kvt_cell *cell,
+                  const struct kvt_fault_trial *trial)
+{
+    const struct kvt_real_result *result = &trial->real;
+    real->trials++;
+    real->agree += trial->agrees;
+    real->exposed += result->exposed;
+    real->same_tenants += trial->same_tenants;
+    real->output_changed += result->output_changed;
+    real->steps += result->steps;
+    real->repeated += result->repeated;
+    real->tokens_read += result->tokens_read;
+    cell->injected++;
+    cell->activated += result->activated;
+    cell->variants[trial->strike.variant] += result->activated;
+    cell->exposed += result->exposed;
+    cell->outcomes[result->outcome]++;
+    cell->cross_tenant += result->cross_tenant;
+    cell->hit += result->hit;
+    cell->lost += result->lost;
+    cell->leaked += result->leaked;
+    cell->detected_late += result->detected && result->leaked > 0;
+}
+
+enum kvt_status kvt_inject_real_run(struct kvt_inject_real *real, struct kvt_config *config,
+                                    const struct kvt_inject_row *row,
+                                    const struct kvt_campaign_options *how, struct kvt_cell cells[],
+                                    struct kvt_err *err)
+{
+    struct kvt_fault_trials trials;
+    struct kvt_fault_trials_want want = {.backend = real->backend,
+                                         .threads = how->threads,
+                                         .skip = -1,
+                                         .stop = how->stop,
+                                         .progress = how->progress,
+                                         .progress_context = how->progress_context};
+    for (int32_t v = 0; v < KVT_STRIKE_COUNT; v++) {
+        const char *why = kvt_fault_trial_why_not(config, (enum kvt_fault_variant)v);
+        if (why == NULL || !(config->faults.kinds >> kvt_fault_variants[v].kind & 1))
+            continue;
+        real->left_out |= UINT32_C(1) << v;
+        real->why[v] = why;
+    }
+    for (int32_t kind = 0; kind < KVT_FAULT_COUNT; kind++)
+        cells[kind] = (struct kvt_cell){.kind = (enum kvt_fault_kind)kind};
+    enum kvt_status status = kvt_fault_trials_run(config, &want, &trials, err);
+    for (int64_t i = 0; i < trials.count && status == KVT_OK; i++) {
+        count(real, &cells[trials.trials[i].kind], &trials.trials[i]);
+        if (!trials.trials[i].agrees)
+            status = add(real, row, &trials.trials[i], err);
+    }
+    kvt_fault_trials_release(&trials);
+    return status;
+}
+
+/* ---- printing ----------------------------------------------------------------------------- */
+
+static const char *name_of(int32_t variant)
+{
+    return kvt_fault_variants[variant].name;
+}
+
+static const char *class_of(int32_t variant)
+{
+    return kvt_fault_names[kvt_fault_variants[variant].kind];
+}
+
+static void print_json(const struct kvt_inject_real *real)
+{
+    printf("\"backend\": \"%s\", \"trials\": %lld, \"agree\": %lld, \"exposed\": %lld, "
+           "\"same_tenants\": %lld, \"output_changed\": %lld, \"steps\": %lld, \"steps_again\": "
+           "%lld, \"tokens_read\": %lld,\n\"disagreements\": [",
+           kvt_backend_names[real->backend], (long long)real->trials, (long long)real->agree,
+           (long long)real->exposed, (long long)real->same_tenants, (long long)real->output_changed,
+           (long long)real->steps, (long long)real->repeated, (long long)real->tokens_read);
+    for (int64_t i = 0; i < real->disagreement_count; i++) {
+        const struct kvt_inject_disagreement *d = &real->disagreements[i];
+        const struct kvt_fault_trial *t = &d->trial;
+        printf("%s\n  {\"config\": \"%s\", \"guard\": \"%s\", \"fault\": \"%s\", \"variant\": "
+               "\"%s\", \"at_s\": %.17g, \"simulated\": \"%s\", \"simulated_exposed\": %s, "
+               "\"real\": \"%s\", \"real_exposed\": %s}",
+               i > 0 ? "," : "", d->config, d->guard, kvt_fault_names[t->kind],
+               name_of(t->strike.variant), kvt_seconds_from_ticks(t->strike.time),
+               kvt_outcome_names[t->simulated.outcome], t->simulated.exposed ? "true" : "false",
+               kvt_outcome_names[t->real.outcome], t->real.exposed ? "true" : "false");
+    }
+    printf("],\n\"not_expressed\": [");
+    const char *before = "";
+    for (int32_t v = 0; v < KVT_STRIKE_COUNT; v++) {
+        if (!(real->left_out >> v & 1))
+            continue;
+        printf("%s\n  {\"fault\": \"%s\", \"variant\": \"%s\", \"reason\": \"%s\"}", before,
+               class_of(v), name_of(v), real->why[v]);
+        before = ",";
+    }
+    printf("]");
+}
+
+void kvt_inject_real_print(const struct kvt_inject_real *real, enum kvt_cli_format format)
+{
+    if (format == KVT_FORMAT_JSON) {
+        print_json(real);
+        return;
+    }
+    if (format == KVT_FORMAT_CSV)
+        return; /* the matrix alone */
+    printf("\nreal pages (%s)   %lld of %lld trials agree with the simulation; bytes that were not "
+           "the reader's were read in %lld, and showed in the tokens of %lld\n"
+           "  read            %lld tokens in %lld steps, %lld of them once more at their end; "
+           "tenants alike in %lld trials\n",
+           kvt_backend_names[real->backend], (long long)real->agree, (long long)real->trials,
+           (long long)real->exposed, (long long)real->output_changed, (long long)real->tokens_read,
+           (long long)real->steps, (long long)real->repeated, (long long)real->same_tenants);
+    for (int64_t i = 0; i < real->disagreement_count; i++) {
+        const struct kvt_inject_disagreement *d = &real->disagreements[i];
+        const struct kvt_fault_trial *t = &d->trial;
+        printf("  disagrees       %s/%s at %.6f s, guard %s: simulated %s%s, real %s%s\n",
+               kvt_fault_names[t->kind], name_of(t->strike.variant),
+               kvt_seconds_from_ticks(t->strike.time), d->guard,
+               kvt_outcome_names[t->simulated.outcome], t->simulated.exposed ? ", exposed" : "",
+               kvt_outcome_names[t->real.outcome], t->real.exposed ? ", exposed" : "");
+    }
+    for (int32_t v = 0; v < KVT_STRIKE_COUNT; v++)
+        if (real->left_out >> v & 1)
+            printf("  not expressed   %s/%s: %s\n", class_of(v), name_of(v), real->why[v]);
+}
+
+void kvt_inject_real_release(struct kvt_inject_real *real)
+{
+    free(real->disagreements);
+    *real = (struct kvt_inject_real){0};
+}
