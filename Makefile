@@ -63,7 +63,7 @@ endif
 
 # One file of kernels/cpu/ is for one instruction set, which its name says; the right one is chosen when
 # the program runs. On a processor that is no x86 there is the portable one only (X86= does the same).
-X86          ?= $(findstring x86_64,$(shell $(CC) -dumpmachine))
+X86          ?= $(filter x86_64,$(shell uname -m))
 ISA_avx2     := -mavx2 -mfma -mf16c
 ISA_avx512   := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vbmi -mavx512bf16 -mavx512vnni -mfma \
                 -mprefer-vector-width=512
@@ -270,14 +270,13 @@ Version: $(VERSION)
 Cflags: -I$${includedir}/kvtwin $(PKG_CFLAGS)
 Libs: -L$${libdir} -lkvtwin $(OPENMP) $(filter-out -lcunit,$(LIBS))
 endef
-export PKG_CONFIG
 
 install: $(B)/kvtwin ## copy program, library, headers, man page, completions, configs and traces below PREFIX
 	install -D -m 755 $(B)/kvtwin $(DESTDIR)$(bindir)/kvtwin
 	install -D -m 644 $(B)/libkvtwin.a $(DESTDIR)$(libdir)/libkvtwin.a
 	find sim -name '*.h' -exec install -D -m 644 '{}' '$(DESTDIR)$(includedir)/kvtwin/{}' ';'
-	install -d $(DESTDIR)$(libdir)/pkgconfig
-	printf '%s\n' "$$PKG_CONFIG" >$(DESTDIR)$(libdir)/pkgconfig/kvtwin.pc
+	$(file >$(B)/kvtwin.pc,$(PKG_CONFIG))
+	install -D -m 644 $(B)/kvtwin.pc $(DESTDIR)$(libdir)/pkgconfig/kvtwin.pc
 	if [ -f $(B)/kvtwin-mpi.so ]; then install -D -m 755 $(B)/kvtwin-mpi.so $(DESTDIR)$(bindir)/kvtwin-mpi.so; fi
 	install -D -m 644 cli/kvtwin.1 $(DESTDIR)$(mandir)/man1/kvtwin.1
 	install -D -m 644 cli/kvtwin.bash $(DESTDIR)$(datadir)/bash-completion/completions/kvtwin
