@@ -165,7 +165,11 @@ def figure(rows, path):
         faults += [] if row["fault"] in faults else [row["fault"]]
     by = {(row["fault"], guard_of(row)): row for row in rows}
     left, top, size = 130, 190, 46
-    width, height = left + size * len(guards) + 20, top + 24 * len(faults) + 40
+    # A slanted label is 6.5 a letter long: each must end within the figure, on both of its axes.
+    long = max(len(guard) for guard in guards)
+    top = max(top, 20 + int(6.5 * 0.77 * long))
+    right = max(size * (i + 0.5) + 6.5 * 0.65 * len(guard) for i, guard in enumerate(guards))
+    width, height = left + int(max(size * len(guards), right)) + 20, top + 24 * len(faults) + 40
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
            'font-family="sans-serif" font-size="11">',
            f'<rect width="{width}" height="{height}" fill="white"/>']

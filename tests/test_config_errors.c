@@ -140,7 +140,7 @@ static void an_unknown_key_is_refused_with_a_suggestion(void)
          "c.yaml:5:5: fleet.serve.max_num_seq: unknown key; did you mean \"max_num_seqs\"?"},
         {"an alias outside of a role", SERVE "block_size: 3\n",
          "c.yaml:5:1: block_size: unknown key; want one of title, model, engine, fleet, workload, "
-         "slo, cost, calibration, residual, run, faults, published"},
+         "slo, cost, calibration, residual, run, plan, faults, published"},
         {"nothing near", SERVE "run: {xyzzy: 1}\n",
          "c.yaml:5:7: run.xyzzy: unknown key; want one of seed, warmup, until, series_points"},
         {"none at all", SERVE "    guard: {fifo: {bits: 3}}\n",
