@@ -15,5 +15,6 @@ enum kvt_status kvt_cli_backend(const struct kvt_cli *cli, enum kvt_backend *bac
         *backend = (enum kvt_backend)i;
         return KVT_OK;
     }
-    return kvt_err_set(err, KVT_EUSAGE, "--backend: want cpu or cuda, got \"%.40s\"", name);
+    return kvt_err_set(err, KVT_EUSAGE, "--backend: want cpu, cuda or reference, got \"%.40s\"",
+                       name);
 }

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli/options.h"
 #include "sim/base/assert.h"
@@ -181,6 +182,19 @@ static enum kvt_status take_own(struct kvt_cli *cli, const struct kvt_cli_option
     return KVT_OK;
 }
 
+/* An output that replaces what the command is about to read would lose it. */
+static enum kvt_status check_output(const struct kvt_cli *cli, struct kvt_err *err)
+{
+    struct stat out, in;
+    if (cli->output == NULL || stat(cli->output, &out) != 0)
+        return KVT_OK;
+    for (int32_t i = 0; i < cli->operand_count; i++)
+        if (stat(cli->operands[i], &in) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino)
+            return kvt_err_set(err, KVT_EUSAGE, "--output %s is the input %s: want another file",
+                               cli->output, cli->operands[i]);
+    return KVT_OK;
+}
+
 static enum kvt_status check_operands(const struct kvt_cli *cli, struct kvt_err *err)
 {
     const struct kvt_command *command = cli->command;
@@ -190,7 +204,7 @@ static enum kvt_status check_operands(const struct kvt_cli *cli, struct kvt_err 
     if (command->operands_max >= 0 && cli->operand_count > command->operands_max)
         return kvt_err_set(err, KVT_EUSAGE, "%s: one operand too many: \"%s\"", command->name,
                            cli->operands[command->operands_max]);
-    return KVT_OK;
+    return check_output(cli, err);
 }
 
 enum kvt_status kvt_cli_parse(struct kvt_cli *cli, const struct kvt_command *command, int argc,

@@ -161,6 +161,10 @@ for command in capacity simulate; do
 done
 
 config=configs/examples/quickstart.yaml
+cp "$config" "$work/in.yaml"
+run "an output that is the input" 2 simulate "$work/in.yaml" -o "$work/in.yaml"
+err_has "want another file"
+cmp -s "$config" "$work/in.yaml" || fail "the input was replaced"
 run "an output into a folder that is not there" 4 simulate $config -o "$work/none/run.h5"
 err_has "$work/none/run.h5"
 run "an output onto a folder" 4 simulate $config -o "$work"
@@ -454,7 +458,7 @@ done
 # ---- validate ----
 own=configs/examples/validate-cpu.yaml
 run "an unknown backend" 2 validate $own --backend gpu
-err_has 'want cpu or cuda, got "gpu"'
+err_has 'want cpu, cuda or reference, got "gpu"'
 run "a validation is no table" 2 validate $own --format csv
 run "no CUDA, or no GPU" 7 validate $own --backend cuda
 out_is_empty

@@ -80,7 +80,7 @@ static const struct kvt_rule memory_rules[] = {
     ROW(REAL, "reserve", M, reserve, "bytes per GPU kept away from the pool besides what the "
         "engine keeps", .dimension = KVT_DIMENSION_BYTES, .standard = "0 B"),
     ROW(INT64, "pages", M, pages, "the number of KV pages, whatever the memory says; unset: as "
-        "many as fit", .min = 1, .max = 1e12, .aliases = "num_gpu_blocks_override"),
+        "many as fit", .min = 1, .max = 1073741823, .aliases = "num_gpu_blocks_override"),
     END
 };
 #undef M

@@ -100,7 +100,7 @@ static enum kvt_status read_names(struct kvt_run_reader *reader, struct kvt_err 
 {
     reader->names_text = text_at(reader->file, "/series", "names");
     if (reader->names_text == NULL)
-        return bad_file(reader, "/series has no attribute names", err);
+        return bad_file(reader, "/series has no attribute names: not the file of a run", err);
     int32_t count = 0;
     for (const char *c = reader->names_text; *c != '\0'; c++)
         count += *c == ' ';
