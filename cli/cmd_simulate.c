@@ -152,16 +152,13 @@ static enum kvt_status plan_faults(const struct kvt_config *config, int64_t resa
                                    struct kvt_strike strikes[], struct kvt_simulate_options *how,
                                    struct kvt_err *err)
 {
-    int32_t replicas = 0;
     if (config->faults.plan.count == 0)
         return KVT_OK;
     if (resamples > 0)
         return kvt_err_set(err, KVT_EUSAGE,
                            "--resamples: a run with a fault plan has no intervals; take out the "
                            "plan with --set faults.plan=null");
-    for (int role = 0; role < KVT_ROLE_COUNT; role++)
-        replicas += config->roles[role].present ? config->roles[role].replicas : 0;
-    KVT_TRY(kvt_fault_plan(config, replicas, strikes, &how->strike_count, err));
+    KVT_TRY(kvt_fault_plan(config, strikes, &how->strike_count, err));
     how->strikes = strikes;
     return KVT_OK;
 }

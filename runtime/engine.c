@@ -129,10 +129,8 @@ enum kvt_status kvt_runtime_init(struct kvt_runtime *engine, struct kvt_config *
     *engine = (struct kvt_runtime){.want = *want, .stale = {.request = KVT_NONE}};
     kvt_assert(want->repeats >= 1 && want->repeats <= KVT_REPEATS);
     KVT_TRY(check_config(config, want, err));
-    int64_t count = 0;
-    for (int role = 0; role < KVT_ROLE_COUNT; role++)
-        count += config->roles[role].present ? config->roles[role].replicas : 0;
-    engine->replica_count = count < INT16_MAX ? (int32_t)count : INT16_MAX;
+    int32_t count = kvt_config_replicas(config);
+    engine->replica_count = count < INT16_MAX ? count : INT16_MAX;
     engine->plans = calloc(KVT_ROLE_COUNT, sizeof *engine->plans);
     engine->replicas = calloc((size_t)engine->replica_count, sizeof *engine->replicas);
     enum kvt_status status = KVT_OK;

@@ -26,7 +26,7 @@ static void world_begin(const char *path, const char *const sets[], int32_t set_
     struct kvt_simulate_options how = {0};
     CHECK_OK(kvt_config_load(&world.config, path, sets, set_count, &err), err);
     if (world.config.faults.plan.count > 0) {
-        CHECK_OK(kvt_fault_plan(&world.config, 8, strikes, &how.strike_count, &err), err);
+        CHECK_OK(kvt_fault_plan(&world.config, strikes, &how.strike_count, &err), err);
         how.strikes = strikes;
     }
     CHECK_OK(kvt_simulation_init(&world.simulation, &world.config, &how, &err), err);

@@ -229,7 +229,10 @@ static void what_cannot_be_drawn_is_refused(void)
         {"  plan:\n  - {fault: node-fault, variant: crash, at: 5 s, replica: 1, delay: 10 s}\n"
          "  - {fault: node-fault, variant: crash, at: 14 s, replica: 1}\n",
          "plan.yaml:15:5: faults.plan: node-fault/crash of replica 1 at 14 s, but it is down from "
-         "5 s to 15 s by the strike of line 14"},
+         "5 s to 15 s by strike 1 of the plan"},
+        {"  plan:\n  - {fault: node-fault, variant: slow, at: 5 s, replica: 1, delay: 10 s}\n"
+         "  - {fault: node-fault, variant: crash, at: 5 s, replica: 1}\n",
+         "node-fault/crash of replica 1 at 5 s, but it is slow from 5 s to 15 s by strike 1"},
         {"  plan: [{fault: partial-transfer, at: 5 s, amount: 1.5}]\n",
          "the amount of partial-transfer/early is a share: want 0 to 1, got 1.5"},
         {"  plan: [{fault: node-fault, variant: slow, at: 5 s, amount: 0.5}]\n",

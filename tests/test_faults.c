@@ -318,7 +318,7 @@ static void a_plan_that_cannot_be_is_refused(void)
                  (int)(strstr(fleet, "\nfaults") - fleet), fleet, bad[i].row);
         if (!load(&config, text, NULL, NULL))
             continue;
-        CHECK_FAILS(kvt_fault_plan(&config, 3, strikes, &count, &err), err, KVT_ECONFIG);
+        CHECK_FAILS(kvt_fault_plan(&config, strikes, &count, &err), err, KVT_ECONFIG);
         CHECK_HOLDS(err.text, bad[i].message, "");
         kvt_config_release(&config);
     }

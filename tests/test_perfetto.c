@@ -32,7 +32,7 @@ static char *trace_of(const char *path, const char *const sets[], int32_t set_co
     CHECK_OK(kvt_perfetto_begin(&trace, file, &err), err);
     struct kvt_simulate_options how = {.exact = exact, .sink = take, .context = &trace};
     if (config.faults.plan.count > 0) {
-        CHECK_OK(kvt_fault_plan(&config, 8, strikes, &how.strike_count, &err), err);
+        CHECK_OK(kvt_fault_plan(&config, strikes, &how.strike_count, &err), err);
         how.strikes = strikes;
     }
     CHECK_OK(kvt_simulation_init(&simulation, &config, &how, &err), err);

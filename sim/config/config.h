@@ -296,6 +296,15 @@ struct kvt_config_domain {
     const char *const *texts;
     struct kvt_where where;
 };
+/* Replicas of all roles. */
+static inline int32_t kvt_config_replicas(const struct kvt_config *config)
+{
+    int32_t replicas = 0;
+    for (int role = 0; role < KVT_ROLE_COUNT; role++)
+        replicas += config->roles[role].present ? config->roles[role].replicas : 0;
+    return replicas;
+}
+
 /* Domain index (0..config->domains-1), in the order of the file. What must hold between keys (a dp
  * that divides tp) is checked only where there is no domain: load each combination to know. */
 const struct kvt_config_domain *kvt_config_domain(const struct kvt_config *config, int32_t index);

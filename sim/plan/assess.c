@@ -141,10 +141,7 @@ static enum kvt_status run_fleet(struct kvt_candidate *candidate, struct place *
     const struct kvt_config *config = &at->config;
     struct kvt_simulate_options options = {.stop = how->stop};
     if (config->faults.plan.count > 0) {
-        int32_t replicas = 0;
-        for (int role = 0; role < KVT_ROLE_COUNT; role++)
-            replicas += config->roles[role].present ? config->roles[role].replicas : 0;
-        KVT_TRY(kvt_fault_plan(config, replicas, at->strikes, &options.strike_count, err));
+        KVT_TRY(kvt_fault_plan(config, at->strikes, &options.strike_count, err));
         options.strikes = at->strikes;
     }
     const struct kvt_resample_options resample = {.count = how->resamples,

@@ -87,8 +87,8 @@ static enum kvt_status read_row(const struct kvt_config *config,
     return kvt_fault_check_amount(variant, strike->amount, "faults.plan", row->where, err);
 }
 
-/* No strike may fall on a replica that an earlier one of the plan has taken down; two that slow it
- * may not overlap. */
+/* No strike may fall on a replica that an earlier one of the plan has taken down; while one slows
+ * it no second one may, nor may one of the same moment take it down. */
 static enum kvt_status check_order(const struct kvt_config *config,
                                    const struct kvt_strike strikes[], int32_t count,
                                    struct kvt_err *err)
@@ -101,25 +101,26 @@ static enum kvt_status check_order(const struct kvt_config *config,
         for (int32_t j = i + 1; j < count; j++) {
             const struct kvt_strike *s = &strikes[j];
             if (s->replica != first->replica || s->time >= first->time + first->delay ||
-                (!down && s->variant != KVT_STRIKE_NODE_SLOW))
+                (!down && s->variant != KVT_STRIKE_NODE_SLOW &&
+                 (s->variant != KVT_STRIKE_NODE_CRASH || s->time > first->time)))
                 continue;
             return kvt_err_at(err, KVT_ECONFIG, config->faults.plan.rows[s->row].where,
                               "faults.plan: %s/%s of replica %d at %g s, but it is %s from %g s to "
-                              "%g s by the strike of line %d",
+                              "%g s by strike %d of the plan",
                               kvt_fault_names[kvt_fault_variants[s->variant].kind],
                               kvt_fault_variants[s->variant].name, s->replica,
                               kvt_seconds_from_ticks(s->time), down ? "down" : "slow",
                               kvt_seconds_from_ticks(first->time),
-                              kvt_seconds_from_ticks(first->time + first->delay),
-                              config->faults.plan.rows[first->row].where.line);
+                              kvt_seconds_from_ticks(first->time + first->delay), first->row + 1);
         }
     }
     return KVT_OK;
 }
 
-enum kvt_status kvt_fault_plan(const struct kvt_config *config, int32_t replicas,
-                               struct kvt_strike strikes[], int32_t *count, struct kvt_err *err)
+enum kvt_status kvt_fault_plan(const struct kvt_config *config, struct kvt_strike strikes[],
+                               int32_t *count, struct kvt_err *err)
 {
+    int32_t replicas = kvt_config_replicas(config);
     *count = 0;
     for (int32_t i = 0; i < config->faults.plan.count; i++) {
         struct kvt_strike strike;

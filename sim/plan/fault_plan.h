@@ -24,8 +24,8 @@ enum kvt_status kvt_fault_check_amount(int32_t variant, double amount, const cha
 /* The rows of faults.plan by time, into strikes[KVT_STRIKES_MAX]. KVT_ECONFIG points at the row: an
  * unknown variant, a replica that does not exist, one after run.until, an amount out of range, a
  * strike on a replica that another one has down. */
-enum kvt_status kvt_fault_plan(const struct kvt_config *config, int32_t replicas,
-                               struct kvt_strike strikes[], int32_t *count, struct kvt_err *err);
+enum kvt_status kvt_fault_plan(const struct kvt_config *config, struct kvt_strike strikes[],
+                               int32_t *count, struct kvt_err *err);
 
 /* Strike of trial number `trial` of a class: variant, and time in [from, until). Never
  * late-write/abort, which needs a client that goes away. */

@@ -226,7 +226,7 @@ static enum kvt_status draw_all(const struct kvt_simulation *base, uint64_t seed
                   : config->run.until >= 0  ? config->run.until
                   : trace->count > 0 ? kvt_seconds_from_ticks(trace->arrival[trace->count - 1])
                                      : 0;
-    KVT_TRY(kvt_fault_plan(config, base->des.core.replica_count, strikes, &draw->count, err));
+    KVT_TRY(kvt_fault_plan(config, strikes, &draw->count, err));
     KVT_TRY(check_targets(draw, err));
     for (int32_t row = 0; row < config->faults.rates.count; row++)
         KVT_TRY(draw_row(draw, row, err));
