@@ -316,6 +316,17 @@ static enum kvt_status check_options(const struct kvt_cli *cli, bool serving, st
         if (kvt_cli_get(cli, table_options[i]) != NULL)
             return kvt_err_set(err, KVT_EUSAGE, "--%s is for tables of kernel times, not --serving",
                                table_options[i]);
+    static const char *const file_options[] = {"keep", "kernel"};
+    for (size_t i = 0; cli->output == NULL && i < sizeof file_options / sizeof *file_options; i++)
+        if (kvt_cli_get(cli, file_options[i]) != NULL)
+            return kvt_err_set(err, KVT_EUSAGE,
+                               "--%s says what the calibration holds: want -o FILE, got none",
+                               file_options[i]);
+    for (int32_t i = 0; i < cli->operand_count; i++)
+        for (int32_t j = 0; j < i; j++)
+            if (kvt_file_is_same(cli->operands[j], cli->operands[i]))
+                return kvt_err_set(err, KVT_EUSAGE, "%s: want each file once, got it as %s too",
+                                   cli->operands[i], cli->operands[j]);
     if (!serving && (cli->set_count > 0 || cli->print_config))
         return kvt_err_set(err, KVT_EUSAGE, "%s is for --serving CONFIG",
                            cli->print_config ? "--print-config" : "--set (and --seed)");

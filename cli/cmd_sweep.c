@@ -191,6 +191,10 @@ static enum kvt_status sweep_config(const struct kvt_cli *cli, const struct kvt_
                 print_csv(&sweep);
             else
                 print_text(&sweep);
+            if (sweep.failed == sweep.count)
+                status = kvt_err_set(err, KVT_NEGATIVE,
+                                     "none of the %" PRId64 " points could be run; the first: %s",
+                                     sweep.count, sweep.message[0]);
         }
         kvt_sweep_release(&sweep);
     }

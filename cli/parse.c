@@ -5,10 +5,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "cli/options.h"
 #include "sim/base/assert.h"
+#include "sim/base/file.h"
 #include "sim/base/units.h"
 
 #define OPTIONS_MAX 64
@@ -185,11 +185,8 @@ static enum kvt_status take_own(struct kvt_cli *cli, const struct kvt_cli_option
 /* An output that replaces what the command is about to read would lose it. */
 static enum kvt_status check_output(const struct kvt_cli *cli, struct kvt_err *err)
 {
-    struct stat out, in;
-    if (cli->output == NULL || stat(cli->output, &out) != 0)
-        return KVT_OK;
-    for (int32_t i = 0; i < cli->operand_count; i++)
-        if (stat(cli->operands[i], &in) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino)
+    for (int32_t i = 0; cli->output != NULL && i < cli->operand_count; i++)
+        if (kvt_file_is_same(cli->output, cli->operands[i]))
             return kvt_err_set(err, KVT_EUSAGE, "--output %s is the input %s: want another file",
                                cli->output, cli->operands[i]);
     return KVT_OK;

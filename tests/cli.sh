@@ -162,6 +162,8 @@ done
 
 config=configs/examples/quickstart.yaml
 cp "$config" "$work/in.yaml"
+run "a sweep of which no point can run" 1 sweep configs/examples/sweep.yaml --set 'fleet.serve.gpu={choices: [nogpu]}'
+err_has "could be run; the first: "
 run "an output that is the input" 2 simulate "$work/in.yaml" -o "$work/in.yaml"
 err_has "want another file"
 cmp -s "$config" "$work/in.yaml" || fail "the input was replaced"
@@ -390,6 +392,12 @@ sed '5s/gemm,bf16,\(.*\),[0-9]*,1,7,/gemm,bf16,\1,8,1,7,/' "$own" >"$work/unit.c
 run "a time in another unit" 3 calibrate "$work/unit.csv" --gpu "$work/my-cpu.yaml"
 err_has "unit.csv:5: time_ns: want nanoseconds"
 run "no table" 2 calibrate
+run "a table twice" 2 calibrate "$table" "$table"
+err_has "want each file once"
+run "rules for a file that nobody asked for" 2 calibrate "$table" --kernel foo
+err_has "want -o FILE"
+run "families kept from nowhere" 4 calibrate "$table" --keep nosuch -o "$work/no.yaml"
+run "a rule without a text" 2 calibrate "$table" --kernel foo -o "$work/no.yaml"
 
 # Benchmarks of a server: the twin writes what a client would have.
 server="model: qwen3-30b-a3b

@@ -259,6 +259,12 @@ int32_t kvt_folder_files(const char *folder, const char *suffix, char *files[], 
     return count;
 }
 
+bool kvt_file_is_same(const char *a, const char *b)
+{
+    struct stat one, two;
+    return stat(a, &one) == 0 && stat(b, &two) == 0 && is_same(&one, &two);
+}
+
 char *kvt_path_join(const char *folder, const char *path)
 {
     bool alone = path[0] == '/' || folder[0] == '\0';

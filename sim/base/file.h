@@ -8,6 +8,7 @@
 #ifndef KVT_BASE_FILE_H
 #define KVT_BASE_FILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 
@@ -45,6 +46,9 @@ void kvt_output_abandon_all(void);
 /* Write all of text to path as one output. */
 enum kvt_status kvt_file_write(const char *path, const char *text, size_t count,
                                struct kvt_err *err);
+
+/* Whether both paths lead to one file that is there. */
+bool kvt_file_is_same(const char *a, const char *b);
 
 /* folder + "/" + path, or path alone when it is absolute or folder is empty; malloc'ed. */
 char *kvt_path_join(const char *folder, const char *path);
