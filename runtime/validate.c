@@ -325,6 +325,36 @@ static enum kvt_status run_freely(struct work *w, struct kvt_err *err)
 
 /* ---- all of it ------------------------------------------------------------------------------ */
 
+/* Engines here carry out the core's guards (fifo, deferred-free, lease, request-id) and one of
+ * their own: side tags that are checked before a step and abort. Any other would be promised and
+ * not there. */
+static enum kvt_status check_guards(const struct kvt_config *config, struct kvt_err *err)
+{
+    static const enum kvt_guard_kind absent[] = {KVT_GUARD_ZERO_ON_FREE, KVT_GUARD_TAG_INBAND,
+                                                 KVT_GUARD_DIGEST, KVT_GUARD_CANARY,
+                                                 KVT_GUARD_QUARANTINE};
+    for (int role = 0; role < KVT_ROLE_COUNT; role++) {
+        const struct kvt_config_guard *guard = &config->roles[role].guard;
+        struct kvt_where where = config->roles[role].where;
+        if (!config->roles[role].present)
+            continue;
+        for (size_t i = 0; i < sizeof absent / sizeof *absent; i++)
+            if (guard->on[absent[i]])
+                return kvt_err_at(
+                    err, KVT_ECONFIG, where,
+                    "%s: validate runs no guard %s: want tag-side, or inject --backend",
+                    kvt_role_names[role], kvt_guard_names[absent[i]]);
+        if (guard->on[KVT_GUARD_TAG_SIDE] &&
+            (guard->check != KVT_CHECK_BEFORE_READ || guard->policy != KVT_POLICY_ABORT))
+            return kvt_err_at(err, KVT_ECONFIG, where,
+                              "%s: validate runs tag-side with check before-read and on_hit abort, "
+                              "got %s and %s",
+                              kvt_role_names[role], kvt_check_names[guard->check],
+                              kvt_policy_names[guard->policy]);
+    }
+    return KVT_OK;
+}
+
 static enum kvt_status validate(struct work *w, struct kvt_err *err)
 {
     struct kvt_validation *v = w->v;
@@ -335,6 +365,7 @@ static enum kvt_status validate(struct work *w, struct kvt_err *err)
          w->config->workload.requests > BRIEF_REQUESTS))
         w->config->workload.requests = BRIEF_REQUESTS;
     v->pinned = w->want->backend == KVT_BACKEND_CPU && kvt_pin_threads();
+    KVT_TRY(check_guards(w->config, err));
     say(w, "loading weights");
     KVT_TRY(kvt_runtime_init(&w->runtime, w->config, &want, err));
     read_capacity(w);

@@ -480,6 +480,10 @@ run "pages of another size" 3 validate $own --set fleet.decode.page_tokens=32
 err_has "pages are handed over one by one"
 run "drafts" 3 validate $own --set fleet.decode.draft_tokens=2
 err_has "no speculative decoding"
+run "a guard that is not run" 3 validate $own --set 'fleet.decode.guard=digest'
+err_has "validate runs no guard digest"
+run "a check that is not run" 3 validate $own --set 'fleet.decode.guard={tag-side: {bits: 32, check: after-step}}'
+err_has "got after-step and abort"
 run "an empty log name" 2 validate $own --log ""
 for small in tests/runtime/validate-tiny.yaml tests/runtime/validate-tiny-mla.yaml; do
     run "a small fleet, simulated and run" 0 validate $small --short -q --format json -o "$work/v.h5" --decisions --log "$work/v.log"
