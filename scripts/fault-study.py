@@ -207,6 +207,8 @@ classes happen; multiply by your own rate.
 
 Percent of the strikes that found a target: detected / escaped. The rest was prevented, overwritten
 before it was read, or cost only capacity or time. Checks are made as the column says.
+After-step checks miss what hits a prompt's last page before its first token, as premature frees do here:
+the reader's own append stamps that page anew before they look.
 
 {matrix}
 
