@@ -349,29 +349,32 @@ static void list_tags(struct kvt_builder *b)
         kvt_builder_add(b, "tag check", KVT_FAMILY_TAG_CHECK, &work, looks, !guards->tag_tail);
 }
 
+/* Checksums of what a step writes and reads: of the KV's bytes, or of a record for each token. */
+static void list_sums(struct kvt_builder *b, enum kvt_family family, double token, double looks,
+                      const char *writes, const char *reads)
+{
+    struct kvt_work write = {.bytes = token * (b->batch + b->prompt_rows)};
+    struct kvt_work read = {.bytes = token * b->context};
+    kvt_builder_add(b, writes, family, &write, 1.0, false);
+    if (looks > 0.0 && b->batch > 0.0)
+        kvt_builder_add(b, reads, family, &read, looks, true);
+}
+
+/* A guard that is off costs nothing, here either. */
 static void list_guards(struct kvt_builder *b)
 {
     const struct kvt_step_guards *guards = &b->shape->guards;
-    double written = b->batch + b->prompt_rows;
-    double token = kvt_step_token_bytes(b->model, b->shape);
+    bool zeroes = guards->zero && b->freed > 0.0;
+    double token = guards->digest || zeroes ? kvt_step_token_bytes(b->model, b->shape) : 0.0;
     if (b->shape->tag_page_tokens > 0)
         list_tags(b);
-    if (guards->digest) {
-        struct kvt_work write = {.bytes = token * written}, read = {.bytes = token * b->context};
-        kvt_builder_add(b, "digest of what is written", KVT_FAMILY_DIGEST, &write, 1.0, false);
-        if (guards->digest_looks > 0.0 && b->batch > 0.0)
-            kvt_builder_add(b, "digest check", KVT_FAMILY_DIGEST, &read, guards->digest_looks,
-                            true);
-    }
-    if (guards->canary) {
-        struct kvt_work write = {.bytes = CANARY_BYTES * written};
-        struct kvt_work read = {.bytes = CANARY_BYTES * b->context};
-        kvt_builder_add(b, "canary of what is written", KVT_FAMILY_TAG_CHECK, &write, 1.0, false);
-        if (guards->canary_looks > 0.0 && b->batch > 0.0)
-            kvt_builder_add(b, "canary check", KVT_FAMILY_TAG_CHECK, &read, guards->canary_looks,
-                            true);
-    }
-    if (guards->zero && b->freed > 0.0) {
+    if (guards->digest)
+        list_sums(b, KVT_FAMILY_DIGEST, token, guards->digest_looks, "digest of what is written",
+                  "digest check");
+    if (guards->canary)
+        list_sums(b, KVT_FAMILY_TAG_CHECK, CANARY_BYTES, guards->canary_looks,
+                  "canary of what is written", "canary check");
+    if (zeroes) {
         struct kvt_work zero = {.bytes = token * b->freed};
         kvt_builder_add(b, "zero freed pages", KVT_FAMILY_ELEMENTWISE, &zero, 1.0, false);
     }
