@@ -260,7 +260,7 @@ static void poisoned_rows(const char *isa)
     a[2 * K + 5] = 0xffc0;
     a[4 * K + K - 1] = 0x7f80;
     for (int32_t i = 0; i < 2 * GROUP; i++)
-        a[i] = i < GROUP ? 0 : (kvt_bf16)(i % 128);
+        a[i] = (kvt_bf16)(i < GROUP ? 0 : i % 128);
     for (int32_t m = 5; m <= M; m += 8) {
         struct kvt_int4_gemm gemm = {
             .m = m, .n = N, .k = K, .group = GROUP, .a = a, .w = packed, .out = out};
