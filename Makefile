@@ -155,11 +155,13 @@ test: $(B)/kvtwin $(B)/check ## the quick tests, under a minute
 	$(Q)$(B)/check
 	$(Q)tests/cli.sh $(B)/kvtwin
 	$(Q)tests/traces.sh $(B)/kvtwin
+	$(Q)tests/fixed.sh $(B)/kvtwin
 
 check: bootstrap-check $(if $(filter release,$(MODE)),all twins mutants cuda cuda-emulated $(B)/swarm $(B)/replay) $(B)/kvtwin $(B)/check alone ## all tests, twins, lint
 	$(Q)$(B)/check --slow
 	$(Q)tests/cli.sh $(B)/kvtwin
 	$(Q)tests/traces.sh $(B)/kvtwin
+	$(Q)tests/fixed.sh $(B)/kvtwin
 	$(Q)tests/report.sh $(B)/kvtwin
 	$(Q)tests/man.sh $(B)/kvtwin cli/kvtwin.1
 	$(Q)tests/completion.sh $(B)/kvtwin
