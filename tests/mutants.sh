@@ -55,7 +55,7 @@ mutant $core "overlap: the step ahead may grow otherwise" 's/ahead->growing != s
 mutant $core "overlap: the step ahead may have chunks" 's/ahead->chunk_count > 0 ||//'
 mutant $core "the step ahead is not moved along" 's/ahead->context += steps \* ahead->decodes;//'
 mutant $core "the window of the step ahead is not moved along" 's/ahead->windowed += steps \* ahead->growing;//'
-mutant $core "sglang's ratio does not decay in a jump" '/^void kvt_core_extend/,/^}/s/kvt_sglang_decay(replica, steps);/;/'
+mutant $core "sglang's ratio does not decay in a jump" '/^void kvt_core_extend/,/^}/s/scheduler_of(replica)->repeat(replica, steps);/;/'
 mutant $core "a settled run forgets its commits" '/^void kvt_core_settle/,/^}/s/kvt_batch_commit(&replica->batch, steps);/kvt_batch_commit(\&replica->batch, steps - 1);/'
 mutant $core "a settled run joins its joiners twice" 's/^    step->joiner_count = 0;//'
 

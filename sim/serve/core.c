@@ -2,6 +2,17 @@
 
 #include "sim/serve/handoff.h"
 #include "sim/serve/router.h"
+#include "sim/serve/scheduler.h"
+
+#define X(name, text) &kvt_scheduler_##name,
+static const struct kvt_scheduler *const schedulers[KVT_ENGINE_COUNT] = {KVT_ENGINES(X)};
+#undef X
+
+static const struct kvt_scheduler *scheduler_of(const struct kvt_replica *replica)
+{
+    return replica->spec.role == KVT_ROLE_DECODE ? &kvt_scheduler_decode
+                                                 : schedulers[replica->spec.engine];
+}
 
 static enum kvt_status replicas_init(struct kvt_core *core, struct kvt_arena *arena,
                                      const struct kvt_core_spec *spec, struct kvt_err *err)
@@ -91,9 +102,9 @@ static bool fits_role(const struct kvt_core *core, enum kvt_role role, const str
     if (role == KVT_ROLE_DECODE) {
         int64_t fill = r->input + (int64_t)replica->spec.reserved_decode_tokens;
         *need = fill > *need ? fill : *need;
-    } else if (replica->spec.engine == KVT_ENGINE_SGLANG) {
-        *need += page + 1; /* prompt, outputs before a retraction and outputs after it: the same */
     }
+    if (scheduler_of(replica)->spare != NULL)
+        *need += scheduler_of(replica)->spare(page);
     *need = (*need + page - 1) / page * page;
     if (r->input + r->output > replica->spec.max_model_len) {
         *need = r->input + r->output;
@@ -150,15 +161,6 @@ static int32_t steps_allowed(const struct kvt_replica *replica)
     return replica->spec.overlap ? 2 : 1;
 }
 
-static bool policy_plan(struct kvt_core *core, struct kvt_replica *replica, struct kvt_step *step)
-{
-    if (replica->spec.role == KVT_ROLE_DECODE)
-        return kvt_decode_plan(core, replica, step);
-    if (replica->spec.engine == KVT_ENGINE_VLLM)
-        return kvt_vllm_plan(core, replica, step);
-    return kvt_sglang_plan(core, replica, step);
-}
-
 const struct kvt_step *kvt_core_plan(struct kvt_core *core, int32_t id)
 {
     struct kvt_replica *replica = &core->replicas[id];
@@ -168,7 +170,7 @@ const struct kvt_step *kvt_core_plan(struct kvt_core *core, int32_t id)
     struct kvt_chunk *chunks = step->chunks;
     int32_t *joiners = step->joiners;
     *step = (struct kvt_step){.chunks = chunks, .joiners = joiners};
-    if (!policy_plan(core, replica, step)) {
+    if (!scheduler_of(replica)->plan(core, replica, step)) {
         /* Nothing to do although someone waits: whoever gives something back has to wake us. */
         if (replica->waiting.count + replica->reserving.count + replica->retracted.count > 0)
             replica->blocked = true;
@@ -218,8 +220,8 @@ void kvt_core_extend(struct kvt_core *core, int32_t id, int64_t steps)
     if (!replica->pages.named)
         kvt_pages_count_growth(&replica->pages, kvt_batch_demand(&replica->batch, steps));
     kvt_batch_plan(&replica->batch, steps);
-    if (replica->spec.role == KVT_ROLE_SERVE && replica->spec.engine == KVT_ENGINE_SGLANG)
-        kvt_sglang_decay(replica, steps);
+    if (scheduler_of(replica)->repeat != NULL)
+        scheduler_of(replica)->repeat(replica, steps);
     if (replica->in_flight < 2)
         return;
     struct kvt_step *ahead = &replica->steps[1 - replica->oldest];

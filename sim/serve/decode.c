@@ -3,7 +3,7 @@
  * when their KV has arrived, and those that must make room wait in host memory and come back first.
  * Source: SGLang's disaggregation/decode.py; the vllm profile shares it.
  */
-#include "sim/serve/core.h"
+#include "sim/serve/scheduler.h"
 
 #define CLIP_NEW_TOKENS 4096
 
@@ -98,7 +98,7 @@ static void join_ready(struct kvt_core *core, struct kvt_replica *replica)
     }
 }
 
-bool kvt_decode_plan(struct kvt_core *core, struct kvt_replica *replica, struct kvt_step *step)
+static bool plan(struct kvt_core *core, struct kvt_replica *replica, struct kvt_step *step)
 {
     struct kvt_batch *batch = &replica->batch;
     if (!replica->blocked) {
@@ -109,7 +109,7 @@ bool kvt_decode_plan(struct kvt_core *core, struct kvt_replica *replica, struct 
     /* The last member may go too where others hold the pages that it lacks: they can run instead.
      */
     bool others = replica->ready.count + replica->expected > 0;
-    kvt_sglang_make_room(core, replica, others ? 0 : 1);
+    kvt_scheduler_retract(core, replica, others ? 0 : 1);
     if (batch->members.count == 0)
         join_ready(core, replica);
     if (batch->members.count == 0)
@@ -121,3 +121,5 @@ bool kvt_decode_plan(struct kvt_core *core, struct kvt_replica *replica, struct 
     kvt_replica_add_decode(core, replica, step);
     return true;
 }
+
+const struct kvt_scheduler kvt_scheduler_decode = {plan, NULL, NULL};

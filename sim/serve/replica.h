@@ -1,8 +1,8 @@
 /*
  * replica.h - one replica: its pages, its queues, its batch, and the steps it has planned
  *
- * A replica is one copy of the model on its GPUs, served by one scheduler. What it does next is its
- * policy's business (sglang.c, vllm.c, decode.c); this file has what they share: admitting a
+ * A replica is one copy of the model on its GPUs, served by one scheduler. What it does next is
+ * the scheduler's business (scheduler.h); this file has what they share: admitting a
  * request, taking and giving back pages, preempting, finishing.
  *
  * A step is a list of prompt chunks, a decode of the whole batch, or both (mixed). It is described
@@ -149,26 +149,5 @@ void kvt_replica_preempt(struct kvt_core *core, struct kvt_replica *replica, int
 /* Plan one decode of the whole batch into the step; the pages it needs are available. */
 void kvt_replica_add_decode(struct kvt_core *core, struct kvt_replica *replica,
                             struct kvt_step *step);
-
-/* The policies: fill the step; false when there is nothing to do. */
-bool kvt_sglang_plan(struct kvt_core *core, struct kvt_replica *replica, struct kvt_step *step);
-bool kvt_vllm_plan(struct kvt_core *core, struct kvt_replica *replica, struct kvt_step *step);
-bool kvt_decode_plan(struct kvt_core *core, struct kvt_replica *replica, struct kvt_step *step);
-
-/* sglang: retract until the next decode fits or only `keep` members are left; sets the new-token
- * ratio. */
-void kvt_sglang_make_room(struct kvt_core *core, struct kvt_replica *replica, int32_t keep);
-
-/* sglang: the ratio of `steps` decode steps later. */
-static inline void kvt_sglang_decay(struct kvt_replica *replica, int64_t steps)
-{
-    int64_t room = replica->ratio - replica->ratio_min;
-    if (room <= 0)
-        return;
-    bool spent = steps > room / (replica->ratio_decay > 0 ? replica->ratio_decay : 1);
-    replica->ratio = spent ? replica->ratio_min : replica->ratio - steps * replica->ratio_decay;
-    if (replica->ratio < replica->ratio_min)
-        replica->ratio = replica->ratio_min;
-}
 
 #endif

@@ -3,7 +3,7 @@
  * running requests are expected to show; retraction when the expectation was too low.
  * Source: schedule_policy.py (PrefillAdder), schedule_batch.py (retract_decode), scheduler.py.
  */
-#include "sim/serve/core.h"
+#include "sim/serve/scheduler.h"
 
 #define CLIP_NEW_TOKENS 4096 /* growth beyond this is not reserved at admission */
 #define RETRACT_STEPS   20   /* steps that the ratio after a retraction looks ahead */
@@ -140,7 +140,7 @@ static int32_t retraction_victim(const struct kvt_core *core, const struct kvt_b
     return victim;
 }
 
-void kvt_sglang_make_room(struct kvt_core *core, struct kvt_replica *replica, int32_t keep)
+void kvt_scheduler_retract(struct kvt_core *core, struct kvt_replica *replica, int32_t keep)
 {
     struct kvt_batch *batch = &replica->batch;
     bool retracted = false;
@@ -160,7 +160,19 @@ void kvt_sglang_make_room(struct kvt_core *core, struct kvt_replica *replica, in
     replica->ratio = out >= asked ? INT64_C(1) << 32 : (out << 32) / asked;
 }
 
-bool kvt_sglang_plan(struct kvt_core *core, struct kvt_replica *replica, struct kvt_step *step)
+/* The ratio of `steps` decode steps later. */
+static void decay(struct kvt_replica *replica, int64_t steps)
+{
+    int64_t room = replica->ratio - replica->ratio_min;
+    if (room <= 0)
+        return;
+    bool spent = steps > room / (replica->ratio_decay > 0 ? replica->ratio_decay : 1);
+    replica->ratio = spent ? replica->ratio_min : replica->ratio - steps * replica->ratio_decay;
+    if (replica->ratio < replica->ratio_min)
+        replica->ratio = replica->ratio_min;
+}
+
+static bool plan(struct kvt_core *core, struct kvt_replica *replica, struct kvt_step *step)
 {
     kvt_replica_join_ended(core, replica);
     admit(core, replica, step);
@@ -171,12 +183,21 @@ bool kvt_sglang_plan(struct kvt_core *core, struct kvt_replica *replica, struct 
             replica->ratio = replica->ratio_first;
         return false;
     }
-    kvt_sglang_make_room(core, replica, 1);
+    kvt_scheduler_retract(core, replica, 1);
     if (kvt_batch_demand(&replica->batch, 1) > kvt_replica_available(replica)) {
         replica->blocked = true; /* pages of the step in flight will come back */
         return false;
     }
     kvt_replica_add_decode(core, replica, step);
-    kvt_sglang_decay(replica, 1);
+    decay(replica, 1);
     return true;
 }
+
+/* A page, and a token for the comparison: the same for prompts, for outputs before a retraction
+ * and for outputs after it. */
+static int64_t spare(int64_t page_tokens)
+{
+    return page_tokens + 1;
+}
+
+const struct kvt_scheduler kvt_scheduler_SGLANG = {plan, decay, spare};

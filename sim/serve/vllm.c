@@ -4,7 +4,7 @@
  * run out the latest request is preempted and computed again.
  * Source: vllm/v1/core/sched/scheduler.py.
  */
-#include "sim/serve/core.h"
+#include "sim/serve/scheduler.h"
 
 /* Preempt from the end of the running list until the next decode fits. */
 static bool make_room(struct kvt_core *core, struct kvt_replica *replica)
@@ -79,7 +79,7 @@ static bool admit_head(struct kvt_core *core, struct kvt_replica *replica, struc
     return tokens == extend;
 }
 
-bool kvt_vllm_plan(struct kvt_core *core, struct kvt_replica *replica, struct kvt_step *step)
+static bool plan(struct kvt_core *core, struct kvt_replica *replica, struct kvt_step *step)
 {
     kvt_replica_join_ended(core, replica);
     int64_t budget = replica->spec.batch_tokens;
@@ -96,3 +96,5 @@ bool kvt_vllm_plan(struct kvt_core *core, struct kvt_replica *replica, struct kv
             break;
     return step->decodes > 0 || step->chunk_count > 0;
 }
+
+const struct kvt_scheduler kvt_scheduler_VLLM = {plan, NULL, NULL};
