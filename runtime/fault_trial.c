@@ -19,13 +19,9 @@ static bool shares_prefixes(const struct kvt_config *config)
 
 const char *kvt_fault_trial_why_not(const struct kvt_config *config, enum kvt_fault_variant variant)
 {
-    if (variant == KVT_STRIKE_NODE_SLOW)
-        return "time is the simulated one: a slow node touches no memory";
-    if (variant == KVT_STRIKE_LIVENESS_WITHHELD)
-        return "withheld pages change who is served when, and no bytes";
     if (variant == KVT_STRIKE_POISON_ENTRY && !shares_prefixes(config))
         return "no role of this config keeps a prefix cache";
-    return NULL;
+    return kvt_fault_variants[variant].unreal;
 }
 
 static int32_t expressed(const struct kvt_config *config, enum kvt_fault_kind kind, int32_t variant)

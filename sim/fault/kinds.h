@@ -40,42 +40,46 @@
 #define KVT_FAULT_KINDS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "sim/base/names.h"
 #include "sim/base/ticks.h"
 
 /* clang-format off */
-/* Variant, its class, its name, defaults of amount and delay (s). */
-#define KVT_FAULT_VARIANTS(X)                                     \
-    X(STALE_PAGE,        STALE_READER,     "page",        1,   1) \
-    X(FREE_SENDER,       PREMATURE_FREE,   "sender",      0,   0) \
-    X(FREE_STEP,         PREMATURE_FREE,   "step",        0,   0) \
-    X(WRITE_TRANSFER,    LATE_WRITE,       "transfer",    0.5, 6) \
-    X(WRITE_ABORT,       LATE_WRITE,       "abort",       0.5, 6) \
-    X(MAP_SWAP,          WRONG_MAP,        "swap",        0,   0) \
-    X(MAP_FOREIGN,       WRONG_MAP,        "foreign",     0,   0) \
-    X(MAP_NEXT,          WRONG_MAP,        "next",        0,   0) \
-    X(POISON_ENTRY,      PREFIX_POISON,    "entry",       0,   0) \
-    X(FREE_TWICE,        DOUBLE_FREE,      "page",        0,   0) \
-    X(LEAK_PAGE,         LEAK,             "page",        1,   0) \
-    X(PARTIAL_EARLY,     PARTIAL_TRANSFER, "early",       0.5, 0.05) \
-    X(PARTIAL_LOST,      PARTIAL_TRANSFER, "lost",        0.5, 0) \
-    X(MESSAGE_DONE,      MESSAGE_FAULT,    "lost-done",   0,   0) \
-    X(MESSAGE_ACK,       MESSAGE_FAULT,    "lost-ack",    0,   0) \
-    X(MESSAGE_TWICE,     MESSAGE_FAULT,    "duplicate",   0,   0) \
-    X(MESSAGE_OTHER,     MESSAGE_FAULT,    "misdirected", 0,   0) \
-    X(RESIDUE_NAN,       RESIDUE,          "nan",         0,   0) \
-    X(FLIP_KV,           BIT_FLIP,         "kv",          1,   0) \
-    X(FLIP_TABLE,        BIT_FLIP,         "table",       0,   0) \
-    X(FLIP_TAG,          BIT_FLIP,         "tag",         1,   0) \
-    X(NODE_CRASH,        NODE_FAULT,       "crash",       0,   30) \
-    X(NODE_SLOW,         NODE_FAULT,       "slow",        3,   30) \
-    X(LIVENESS_WITHHELD, LIVENESS,         "withheld",    0.9, 30) \
-    X(ALARM,             FALSE_ALARM,      "alarm",       0,   0)
+/* Variant, its class, its name, defaults of amount and delay (s), and why it cannot be carried out
+ * on real memory (NULL: runtime/strike.h can). */
+#define KVT_FAULT_VARIANTS(X)                                                \
+    X(STALE_PAGE,        STALE_READER,     "page",        1,   1,    NULL)   \
+    X(FREE_SENDER,       PREMATURE_FREE,   "sender",      0,   0,    NULL)   \
+    X(FREE_STEP,         PREMATURE_FREE,   "step",        0,   0,    NULL)   \
+    X(WRITE_TRANSFER,    LATE_WRITE,       "transfer",    0.5, 6,    NULL)   \
+    X(WRITE_ABORT,       LATE_WRITE,       "abort",       0.5, 6,    NULL)   \
+    X(MAP_SWAP,          WRONG_MAP,        "swap",        0,   0,    NULL)   \
+    X(MAP_FOREIGN,       WRONG_MAP,        "foreign",     0,   0,    NULL)   \
+    X(MAP_NEXT,          WRONG_MAP,        "next",        0,   0,    NULL)   \
+    X(POISON_ENTRY,      PREFIX_POISON,    "entry",       0,   0,    NULL)   \
+    X(FREE_TWICE,        DOUBLE_FREE,      "page",        0,   0,    NULL)   \
+    X(LEAK_PAGE,         LEAK,             "page",        1,   0,    NULL)   \
+    X(PARTIAL_EARLY,     PARTIAL_TRANSFER, "early",       0.5, 0.05, NULL)   \
+    X(PARTIAL_LOST,      PARTIAL_TRANSFER, "lost",        0.5, 0,    NULL)   \
+    X(MESSAGE_DONE,      MESSAGE_FAULT,    "lost-done",   0,   0,    NULL)   \
+    X(MESSAGE_ACK,       MESSAGE_FAULT,    "lost-ack",    0,   0,    NULL)   \
+    X(MESSAGE_TWICE,     MESSAGE_FAULT,    "duplicate",   0,   0,    NULL)   \
+    X(MESSAGE_OTHER,     MESSAGE_FAULT,    "misdirected", 0,   0,    NULL)   \
+    X(RESIDUE_NAN,       RESIDUE,          "nan",         0,   0,    NULL)   \
+    X(FLIP_KV,           BIT_FLIP,         "kv",          1,   0,    NULL)   \
+    X(FLIP_TABLE,        BIT_FLIP,         "table",       0,   0,    NULL)   \
+    X(FLIP_TAG,          BIT_FLIP,         "tag",         1,   0,    NULL)   \
+    X(NODE_CRASH,        NODE_FAULT,       "crash",       0,   30,   NULL)   \
+    X(NODE_SLOW,         NODE_FAULT,       "slow",        3,   30,           \
+      "time is the simulated one: a slow node touches no memory")            \
+    X(LIVENESS_WITHHELD, LIVENESS,         "withheld",    0.9, 30,           \
+      "withheld pages change who is served when, and no bytes")              \
+    X(ALARM,             FALSE_ALARM,      "alarm",       0,   0,    NULL)
 /* clang-format on */
 
-#define X(name, kind, text, amount, delay) KVT_STRIKE_##name,
+#define X(name, kind, text, amount, delay, unreal) KVT_STRIKE_##name,
 enum kvt_fault_variant { KVT_FAULT_VARIANTS(X) KVT_STRIKE_COUNT };
 #undef X
 
@@ -83,6 +87,7 @@ struct kvt_fault_variant_info {
     enum kvt_fault_kind kind;
     const char *name;
     double amount, delay_s; /* defaults */
+    const char *unreal;     /* why not on real memory, or NULL */
 };
 
 extern const bool kvt_fault_is_armed[KVT_FAULT_COUNT];
