@@ -117,12 +117,16 @@ static int32_t header_columns_known(const struct kvt_scan *scan, const struct cs
 static enum kvt_status header_unknown(const struct kvt_scan *scan, struct kvt_err *err)
 {
     int count = (int)(scan->row_end - scan->row > 80 ? 80 : scan->row_end - scan->row);
+    char known[256] = "";
+    for (size_t f = 0; f < FORMAT_COUNT; f++) {
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s (%s,...), ", formats[f].name,
+                 formats[f].columns[0].name);
+    }
     return kvt_err_at(err, KVT_ECONFIG, kvt_scan_where(scan, scan->row),
-                      "want the header of a known trace format, got \"%.*s\"; known are own "
-                      "(arrival_ns,input_tokens,output_tokens), azure (TIMESTAMP,...), vidur "
-                      "(arrived_at,...), splitwise (request_id,...), burstgpt (Timestamp,...), "
-                      "fleet-sim (timestamp,...), mooncake and bailian (JSON lines)",
-                      count, scan->row);
+                      "want the header of a known trace format, got \"%.*s\"; known are "
+                      "%smooncake and bailian (JSON lines)",
+                      count, scan->row, known);
 }
 
 static enum kvt_status header_column(struct csv_header *header, const struct kvt_scan *scan,

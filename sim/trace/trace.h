@@ -41,8 +41,7 @@ static inline int32_t kvt_trace_hash_count(const struct kvt_trace *trace, int32_
                                      : (int32_t)(trace->hash_begin[i + 1] - trace->hash_begin[i]);
 }
 
-/* Read a trace of any known format, told by its header or first row (formats.h lists them):
- * Azure 2023/2024 CSV, Mooncake JSONL, BurstGPT CSV, Bailian JSONL, Vidur CSV, our own CSV; plain
+/* Read a trace of any known format, told by its header or first row (formats.h lists them), plain
  * or gzip. Errors name file, line and column. speed divides inter-arrival times. */
 enum kvt_status kvt_trace_read(struct kvt_trace *trace, const char *path, double speed,
                                struct kvt_err *err);
