@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "sim/base/decision.h"
+#include "sim/output/h5_driver.h"
 
 /* The words of the innermost record, or of the operating system where HDF5 quotes them. */
 static herr_t find_reason(unsigned n, const H5E_error2_t *record, void *data)
@@ -95,4 +96,112 @@ hid_t kvt_h5_decision_type(struct kvt_h5 *h5)
         kvt_h5_done(h5, "H5Tinsert", H5Tinsert(type, fields[i].name, fields[i].offset, field));
     }
     return type;
+}
+
+void kvt_h5_rows_open(struct kvt_h5 *h5, hid_t dataset, int64_t first, int64_t count,
+                      struct kvt_h5_rows *rows)
+{
+    hsize_t start = (hsize_t)first, length = (hsize_t)count;
+    rows->type = kvt_h5_decision_type(h5);
+    rows->space = kvt_h5_id(h5, "H5Dget_space", H5Dget_space(dataset));
+    rows->memory = kvt_h5_id(h5, "H5Screate_simple", H5Screate_simple(1, &length, NULL));
+    if (!h5->failed)
+        kvt_h5_done(h5, "H5Sselect_hyperslab",
+                    H5Sselect_hyperslab(rows->space, H5S_SELECT_SET, &start, NULL, &length, NULL));
+}
+
+void kvt_h5_rows_close(struct kvt_h5_rows *rows)
+{
+    if (rows->memory >= 0)
+        H5Sclose(rows->memory);
+    if (rows->space >= 0)
+        H5Sclose(rows->space);
+    if (rows->type >= 0)
+        H5Tclose(rows->type);
+}
+
+hid_t kvt_h5_create(struct kvt_h5 *h5, const char *path, int *failure)
+{
+    hid_t file = -1;
+    hid_t creation = kvt_h5_plain(h5, H5P_FILE_CREATE);
+    hid_t access = kvt_h5_id(h5, "H5Pcreate", H5Pcreate(H5P_FILE_ACCESS));
+    if (access >= 0) {
+        kvt_h5_done(h5, "H5Pset_libver_bounds",
+                    H5Pset_libver_bounds(access, H5F_LIBVER_V110, H5F_LIBVER_V110));
+        kvt_h5_done(h5, "H5Pset_fclose_degree", H5Pset_fclose_degree(access, H5F_CLOSE_STRONG));
+        kvt_h5_done(h5, "H5Pset_driver", kvt_h5_driver_set(access, failure));
+    }
+    if (!h5->failed)
+        file = kvt_h5_id(h5, "H5Fcreate", H5Fcreate(path, H5F_ACC_TRUNC, creation, access));
+    if (access >= 0)
+        H5Pclose(access);
+    if (creation >= 0)
+        H5Pclose(creation);
+    return file;
+}
+
+hid_t kvt_h5_text_type(struct kvt_h5 *h5, size_t bytes)
+{
+    hid_t type = kvt_h5_id(h5, "H5Tcopy", H5Tcopy(H5T_C_S1));
+    if (type >= 0) {
+        kvt_h5_done(h5, "H5Tset_size", H5Tset_size(type, bytes));
+        kvt_h5_done(h5, "H5Tset_cset", H5Tset_cset(type, H5T_CSET_UTF8));
+    }
+    return type;
+}
+
+void kvt_h5_attribute(struct kvt_h5 *h5, hid_t at, const char *name, hid_t type, const void *value)
+{
+    if (h5->failed)
+        return;
+    hid_t space = kvt_h5_id(h5, "H5Screate", H5Screate(H5S_SCALAR));
+    hid_t attribute =
+        kvt_h5_id(h5, "H5Acreate", H5Acreate2(at, name, type, space, H5P_DEFAULT, H5P_DEFAULT));
+    if (attribute >= 0) {
+        kvt_h5_done(h5, "H5Awrite", H5Awrite(attribute, type, value));
+        kvt_h5_done(h5, "H5Aclose", H5Aclose(attribute));
+    }
+    if (space >= 0)
+        kvt_h5_done(h5, "H5Sclose", H5Sclose(space));
+}
+
+void kvt_h5_attribute_text(struct kvt_h5 *h5, hid_t at, const char *name, const char *text)
+{
+    if (h5->failed)
+        return;
+    hid_t type = kvt_h5_text_type(h5, strlen(text) + 1);
+    kvt_h5_attribute(h5, at, name, type, text);
+    if (type >= 0)
+        kvt_h5_done(h5, "H5Tclose", H5Tclose(type));
+}
+
+hid_t kvt_h5_dataset(struct kvt_h5 *h5, hid_t at, const char *name, hid_t type, int rank,
+                     const hsize_t extent[], hid_t list)
+{
+    if (h5->failed)
+        return -1;
+    hid_t space = kvt_h5_id(h5, "H5Screate_simple", H5Screate_simple(rank, extent, NULL));
+    hid_t dataset = -1;
+    if (space >= 0) {
+        dataset = kvt_h5_id(h5, "H5Dcreate",
+                            H5Dcreate2(at, name, type, space, H5P_DEFAULT, list, H5P_DEFAULT));
+        kvt_h5_done(h5, "H5Sclose", H5Sclose(space));
+    }
+    return dataset;
+}
+
+void kvt_h5_dataset_close(struct kvt_h5 *h5, hid_t dataset)
+{
+    if (dataset >= 0)
+        kvt_h5_done(h5, "H5Dclose", H5Dclose(dataset));
+}
+
+void kvt_h5_column(struct kvt_h5 *h5, hid_t at, const char *name, hid_t type, const void *values,
+                   int64_t rows, hid_t list)
+{
+    hsize_t extent = (hsize_t)rows;
+    hid_t dataset = kvt_h5_dataset(h5, at, name, type, 1, &extent, list);
+    if (dataset >= 0 && rows > 0)
+        kvt_h5_done(h5, "H5Dwrite", H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values));
+    kvt_h5_dataset_close(h5, dataset);
 }

@@ -1,5 +1,5 @@
 /*
- * h5.h - HDF5 calls as statuses: what the writer and the reader of run files share
+ * h5.h - HDF5 calls as statuses, and the pieces that writers and readers of files share
  *
  * Every call's result goes through kvt_h5_id or kvt_h5_done; once one has failed, later ones are
  * not made (callers test h5->failed), so that the first failure is the one reported. The reason is
@@ -10,6 +10,7 @@
 
 #include <hdf5.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "sim/base/status.h"
 
@@ -30,5 +31,35 @@ hid_t kvt_h5_plain(struct kvt_h5 *h5, hid_t property_class);
 
 /* The compound type of a decision as it lies in memory, which is how it is stored. */
 hid_t kvt_h5_decision_type(struct kvt_h5 *h5);
+
+/* Rows first to first + count of the table of decisions, one extent in memory and in the file. A
+ * failure leaves what was opened; kvt_h5_rows_close takes any state. */
+struct kvt_h5_rows {
+    hid_t type, space, memory;
+};
+void kvt_h5_rows_open(struct kvt_h5 *h5, hid_t dataset, int64_t first, int64_t count,
+                      struct kvt_h5_rows *rows);
+void kvt_h5_rows_close(struct kvt_h5_rows *rows);
+
+/* --- writing: nothing is done once h5 has failed ------------------------------------------- */
+
+/* A file of the oldest format that we meet (1.10), whose close leaves no handle behind. -1 on
+ * failure. */
+hid_t kvt_h5_create(struct kvt_h5 *h5, const char *path, int *failure);
+
+/* A UTF-8 string of fixed length, its zero byte included. */
+hid_t kvt_h5_text_type(struct kvt_h5 *h5, size_t bytes);
+
+void kvt_h5_attribute(struct kvt_h5 *h5, hid_t at, const char *name, hid_t type, const void *value);
+void kvt_h5_attribute_text(struct kvt_h5 *h5, hid_t at, const char *name, const char *text);
+
+/* A contiguous dataset of the given extent, made by the property list; -1 on failure. */
+hid_t kvt_h5_dataset(struct kvt_h5 *h5, hid_t at, const char *name, hid_t type, int rank,
+                     const hsize_t extent[], hid_t list);
+void kvt_h5_dataset_close(struct kvt_h5 *h5, hid_t dataset);
+
+/* A dataset of one dimension, as it lies in memory. */
+void kvt_h5_column(struct kvt_h5 *h5, hid_t at, const char *name, hid_t type, const void *values,
+                   int64_t rows, hid_t list);
 
 #endif

@@ -10,7 +10,6 @@
 
 #include "sim/base/assert.h"
 #include "sim/output/h5.h"
-#include "sim/output/h5_driver.h"
 #include "sim/output/log.h"
 #include "sim/output/parts.h"
 
@@ -40,88 +39,28 @@ static void group_close(struct writer *w, hid_t group)
         kvt_h5_done(&w->h5, "H5Gclose", H5Gclose(group));
 }
 
-static void attribute_write(struct writer *w, hid_t at, const char *name, hid_t type,
-                            const void *value)
-{
-    if (w->h5.failed)
-        return;
-    hid_t space = kvt_h5_id(&w->h5, "H5Screate", H5Screate(H5S_SCALAR));
-    hid_t attribute =
-        kvt_h5_id(&w->h5, "H5Acreate", H5Acreate2(at, name, type, space, H5P_DEFAULT, H5P_DEFAULT));
-    if (attribute >= 0) {
-        kvt_h5_done(&w->h5, "H5Awrite", H5Awrite(attribute, type, value));
-        kvt_h5_done(&w->h5, "H5Aclose", H5Aclose(attribute));
-    }
-    if (space >= 0)
-        kvt_h5_done(&w->h5, "H5Sclose", H5Sclose(space));
-}
-
 static void attribute_i64(struct writer *w, hid_t at, const char *name, int64_t value)
 {
-    attribute_write(w, at, name, H5T_STD_I64LE, &value);
+    kvt_h5_attribute(&w->h5, at, name, H5T_STD_I64LE, &value);
 }
 
 static void attribute_f64(struct writer *w, hid_t at, const char *name, double value)
 {
-    attribute_write(w, at, name, H5T_IEEE_F64LE, &value);
-}
-
-/* A string of fixed length with its zero byte. */
-static hid_t text_type(struct writer *w, const char *text)
-{
-    hid_t type = kvt_h5_id(&w->h5, "H5Tcopy", H5Tcopy(H5T_C_S1));
-    if (type >= 0) {
-        kvt_h5_done(&w->h5, "H5Tset_size", H5Tset_size(type, strlen(text) + 1));
-        kvt_h5_done(&w->h5, "H5Tset_cset", H5Tset_cset(type, H5T_CSET_UTF8));
-    }
-    return type;
+    kvt_h5_attribute(&w->h5, at, name, H5T_IEEE_F64LE, &value);
 }
 
 static void attribute_text(struct writer *w, hid_t at, const char *name, const char *text)
 {
-    if (w->h5.failed || text == NULL)
-        return;
-    hid_t type = text_type(w, text);
-    attribute_write(w, at, name, type, text);
-    if (type >= 0)
-        kvt_h5_done(&w->h5, "H5Tclose", H5Tclose(type));
-}
-
-/* A contiguous dataset of the given extent. */
-static hid_t dataset_make(struct writer *w, hid_t at, const char *name, hid_t type, int rank,
-                          const hsize_t extent[])
-{
-    if (w->h5.failed)
-        return -1;
-    hid_t space = kvt_h5_id(&w->h5, "H5Screate_simple", H5Screate_simple(rank, extent, NULL));
-    hid_t dataset = -1;
-    if (space >= 0) {
-        dataset =
-            kvt_h5_id(&w->h5, "H5Dcreate",
-                      H5Dcreate2(at, name, type, space, H5P_DEFAULT, w->dataset_list, H5P_DEFAULT));
-        kvt_h5_done(&w->h5, "H5Sclose", H5Sclose(space));
-    }
-    return dataset;
-}
-
-static void dataset_close(struct writer *w, hid_t dataset)
-{
-    if (dataset >= 0)
-        kvt_h5_done(&w->h5, "H5Dclose", H5Dclose(dataset));
+    if (text != NULL)
+        kvt_h5_attribute_text(&w->h5, at, name, text);
 }
 
 /* A column as it lies in memory; nothing when it was not kept. */
 static void column_write(struct writer *w, hid_t at, const char *name, hid_t type,
                          const void *values, int64_t rows)
 {
-    if (w->h5.failed || values == NULL)
-        return;
-    hsize_t extent = (hsize_t)rows;
-    hid_t dataset = dataset_make(w, at, name, type, 1, &extent);
-    if (dataset >= 0 && rows > 0)
-        kvt_h5_done(&w->h5, "H5Dwrite",
-                    H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values));
-    dataset_close(w, dataset);
+    if (values != NULL)
+        kvt_h5_column(&w->h5, at, name, type, values, rows, w->dataset_list);
 }
 
 /* Ticks become ns, and KVT_NEVER -1, block by block in the scratch. */
@@ -131,7 +70,7 @@ static void column_write_ns(struct writer *w, hid_t at, const char *name, const 
     if (w->h5.failed || ticks == NULL)
         return;
     hsize_t extent = (hsize_t)rows;
-    hid_t dataset = dataset_make(w, at, name, H5T_STD_I64LE, 1, &extent);
+    hid_t dataset = kvt_h5_dataset(&w->h5, at, name, H5T_STD_I64LE, 1, &extent, w->dataset_list);
     hid_t space = dataset < 0 ? -1 : kvt_h5_id(&w->h5, "H5Dget_space", H5Dget_space(dataset));
     for (int64_t first = 0; space >= 0 && first < rows && !w->h5.failed; first += BLOCK_ROWS) {
         int64_t count = rows - first < BLOCK_ROWS ? rows - first : BLOCK_ROWS;
@@ -151,7 +90,7 @@ static void column_write_ns(struct writer *w, hid_t at, const char *name, const 
     }
     if (space >= 0)
         kvt_h5_done(&w->h5, "H5Sclose", H5Sclose(space));
-    dataset_close(w, dataset);
+    kvt_h5_dataset_close(&w->h5, dataset);
 }
 
 /* ---- the groups of the layout ---- */
@@ -313,11 +252,12 @@ static void write_histograms(struct writer *w, const struct kvt_summary *s)
             pairs[2 * extent[0]] = kvt_histogram_bin_low(bin);
             pairs[2 * extent[0]++ + 1] = h->bins[bin];
         }
-        hid_t dataset = dataset_make(w, group, kvt_latency_keys[l], H5T_STD_U64LE, 2, extent);
+        hid_t dataset = kvt_h5_dataset(&w->h5, group, kvt_latency_keys[l], H5T_STD_U64LE, 2, extent,
+                                       w->dataset_list);
         if (dataset >= 0 && extent[0] > 0)
             kvt_h5_done(&w->h5, "H5Dwrite",
                         H5Dwrite(dataset, H5T_STD_U64LE, H5S_ALL, H5S_ALL, H5P_DEFAULT, pairs));
-        dataset_close(w, dataset);
+        kvt_h5_dataset_close(&w->h5, dataset);
     }
     group_close(w, group);
 }
@@ -359,19 +299,12 @@ static void write_summary(struct writer *w, const struct kvt_summary *s)
 static void write_config(struct writer *w, const char *config)
 {
     const char *text = config != NULL ? config : "";
-    hid_t type = w->h5.failed ? -1 : text_type(w, text);
-    hid_t space = w->h5.failed ? -1 : kvt_h5_id(&w->h5, "H5Screate", H5Screate(H5S_SCALAR));
-    hid_t dataset = -1;
-    if (space >= 0 && type >= 0)
-        dataset = kvt_h5_id(
-            &w->h5, "H5Dcreate",
-            H5Dcreate2(w->file, "config", type, space, H5P_DEFAULT, w->dataset_list, H5P_DEFAULT));
+    hid_t type = w->h5.failed ? -1 : kvt_h5_text_type(&w->h5, strlen(text) + 1);
+    hid_t dataset = kvt_h5_dataset(&w->h5, w->file, "config", type, 0, NULL, w->dataset_list);
     if (dataset >= 0)
         kvt_h5_done(&w->h5, "H5Dwrite",
                     H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, text));
-    dataset_close(w, dataset);
-    if (space >= 0)
-        kvt_h5_done(&w->h5, "H5Sclose", H5Sclose(space));
+    kvt_h5_dataset_close(&w->h5, dataset);
     if (type >= 0)
         kvt_h5_done(&w->h5, "H5Tclose", H5Tclose(type));
 }
@@ -395,7 +328,7 @@ static void write_meta(struct writer *w, const struct kvt_result *r)
 {
     hid_t group = group_make(w, w->file, "meta");
     char text[48];
-    attribute_write(w, group, "seed", H5T_STD_U64LE, &r->seed);
+    kvt_h5_attribute(&w->h5, group, "seed", H5T_STD_U64LE, &r->seed);
     snprintf(text, sizeof text, "%016" PRIx64, r->digest);
     attribute_text(w, group, "digest", text);
     attribute_text(w, group, "version", KVT_VERSION);
@@ -428,28 +361,6 @@ static struct kvt_h5 h5_of(struct kvt_run_file *run, struct kvt_err *err)
         .path = run->output.path, .status = KVT_EIO, .failure = run->failure, .err = err};
 }
 
-static void file_create(struct kvt_run_file *run, struct kvt_h5 *h5)
-{
-    hid_t creation = kvt_h5_plain(h5, H5P_FILE_CREATE);
-    hid_t access = kvt_h5_id(h5, "H5Pcreate", H5Pcreate(H5P_FILE_ACCESS));
-    if (access >= 0) {
-        /* 1.10 is the oldest library we meet; a strong close leaves no handle behind. */
-        kvt_h5_done(h5, "H5Pset_libver_bounds",
-                    H5Pset_libver_bounds(access, H5F_LIBVER_V110, H5F_LIBVER_V110));
-        kvt_h5_done(h5, "H5Pset_fclose_degree", H5Pset_fclose_degree(access, H5F_CLOSE_STRONG));
-        kvt_h5_done(h5, "H5Pset_driver", kvt_h5_driver_set(access, run->failure));
-    }
-    if (!h5->failed) {
-        hid_t file = kvt_h5_id(h5, "H5Fcreate",
-                               H5Fcreate(run->output.temp_path, H5F_ACC_TRUNC, creation, access));
-        run->file = file < 0 ? 0 : file;
-    }
-    if (access >= 0)
-        H5Pclose(access);
-    if (creation >= 0)
-        H5Pclose(creation);
-}
-
 enum kvt_status kvt_run_file_begin(struct kvt_run_file *run, const char *path, struct kvt_err *err)
 {
     *run = (struct kvt_run_file){0};
@@ -460,7 +371,7 @@ enum kvt_status kvt_run_file_begin(struct kvt_run_file *run, const char *path, s
         h5 = (struct kvt_h5){.failed = true,
                              .status = kvt_err_set(err, KVT_ENOMEM, "no memory for %s", path)};
     else
-        file_create(run, &h5);
+        run->file = kvt_h5_create(&h5, run->output.temp_path, run->failure);
     if (h5.failed)
         kvt_run_file_abandon(run);
     return h5.failed ? h5.status : KVT_OK;
@@ -487,8 +398,9 @@ void kvt_run_file_abandon(struct kvt_run_file *run)
 }
 
 /* The extendible dataset of the log. */
-static void decisions_make(struct kvt_run_file *run, struct kvt_h5 *h5, hid_t type)
+static void decisions_make(struct kvt_run_file *run, struct kvt_h5 *h5)
 {
+    hid_t type = kvt_h5_decision_type(h5);
     hsize_t none = 0, unlimited = H5S_UNLIMITED, chunk = KVT_LOG_BLOCK;
     hid_t space = kvt_h5_id(h5, "H5Screate_simple", H5Screate_simple(1, &none, &unlimited));
     hid_t list = kvt_h5_plain(h5, H5P_DATASET_CREATE);
@@ -518,27 +430,19 @@ enum kvt_status kvt_run_file_log(struct kvt_run_file *run, const struct kvt_deci
 {
     kvt_assert(run->file > 0);
     struct kvt_h5 h5 = h5_of(run, err);
-    hid_t type = kvt_h5_decision_type(&h5);
-    if (run->decisions == 0 && !h5.failed)
-        decisions_make(run, &h5, type);
-    hsize_t first = (hsize_t)run->decision_count, length = (hsize_t)count, total = first + length;
-    hid_t space = -1, memory = -1;
+    if (run->decisions == 0)
+        decisions_make(run, &h5);
+    hsize_t total = (hsize_t)(run->decision_count + count);
     if (!h5.failed && count > 0 &&
         kvt_h5_done(&h5, "H5Dset_extent", H5Dset_extent(run->decisions, &total))) {
-        space = kvt_h5_id(&h5, "H5Dget_space", H5Dget_space(run->decisions));
-        memory = kvt_h5_id(&h5, "H5Screate_simple", H5Screate_simple(1, &length, NULL));
+        struct kvt_h5_rows rows;
+        kvt_h5_rows_open(&h5, run->decisions, run->decision_count, count, &rows);
+        if (!h5.failed)
+            kvt_h5_done(&h5, "H5Dwrite",
+                        H5Dwrite(run->decisions, rows.type, rows.memory, rows.space, H5P_DEFAULT,
+                                 decisions));
+        kvt_h5_rows_close(&rows);
     }
-    if (space >= 0 && memory >= 0 &&
-        kvt_h5_done(&h5, "H5Sselect_hyperslab",
-                    H5Sselect_hyperslab(space, H5S_SELECT_SET, &first, NULL, &length, NULL)))
-        kvt_h5_done(&h5, "H5Dwrite",
-                    H5Dwrite(run->decisions, type, memory, space, H5P_DEFAULT, decisions));
-    if (memory >= 0)
-        H5Sclose(memory);
-    if (space >= 0)
-        H5Sclose(space);
-    if (type >= 0)
-        H5Tclose(type);
     run->decision_count += h5.failed ? 0 : count;
     return h5.failed ? KVT_EIO : KVT_OK;
 }
@@ -547,7 +451,7 @@ static void write_all(struct writer *w, const struct kvt_summary *summary)
 {
     const struct kvt_result *r = summary->result;
     int32_t layout = KVT_RUN_LAYOUT;
-    attribute_write(w, w->file, "layout", H5T_STD_I32LE, &layout);
+    kvt_h5_attribute(&w->h5, w->file, "layout", H5T_STD_I32LE, &layout);
     attribute_text(w, w->file, "program", "kvtwin");
     write_requests(w, r);
     write_series(w, r);

@@ -168,21 +168,13 @@ enum kvt_status kvt_run_reader_decisions(struct kvt_run_reader *reader, int64_t 
                                          struct kvt_err *err)
 {
     struct kvt_h5 h5 = h5_of(reader, err);
-    hsize_t start = (hsize_t)first, length = (hsize_t)count;
-    hid_t type = kvt_h5_decision_type(&h5);
-    hid_t space = kvt_h5_id(&h5, "H5Dget_space", H5Dget_space(reader->decisions));
-    hid_t memory = kvt_h5_id(&h5, "H5Screate_simple", H5Screate_simple(1, &length, NULL));
-    if (!h5.failed &&
-        kvt_h5_done(&h5, "H5Sselect_hyperslab",
-                    H5Sselect_hyperslab(space, H5S_SELECT_SET, &start, NULL, &length, NULL)))
-        kvt_h5_done(&h5, "H5Dread",
-                    H5Dread(reader->decisions, type, memory, space, H5P_DEFAULT, out));
-    if (memory >= 0)
-        H5Sclose(memory);
-    if (space >= 0)
-        H5Sclose(space);
-    if (type >= 0)
-        H5Tclose(type);
+    struct kvt_h5_rows rows;
+    kvt_h5_rows_open(&h5, reader->decisions, first, count, &rows);
+    if (!h5.failed)
+        kvt_h5_done(
+            &h5, "H5Dread",
+            H5Dread(reader->decisions, rows.type, rows.memory, rows.space, H5P_DEFAULT, out));
+    kvt_h5_rows_close(&rows);
     return h5.failed ? h5.status : KVT_OK;
 }
 
