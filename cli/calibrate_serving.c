@@ -131,10 +131,7 @@ static enum kvt_status print_json(const struct kvt_serving_fit *fit, const struc
         json_pack("{s:s, s:i, s:i, s:I, s:o, s:o}", "calibration", fit->calibration.name, "files",
                   (int)results->file_count, "runs", (int)fit->runs, "simulations",
                   (json_int_t)fit->simulations, "constants", constants, "residuals", residuals);
-    int failed = root == NULL || json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-    json_decref(root);
-    printf("\n");
-    return failed ? kvt_err_set(err, KVT_ENOMEM, "cannot print the result") : KVT_OK;
+    return kvt_cli_print_json(root, 9, err);
 }
 
 static enum kvt_status write_calibration(const struct kvt_cli *cli,

@@ -1,5 +1,6 @@
 #include "cli/cli.h"
 
+#include <jansson.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,6 +82,17 @@ bool kvt_cli_shows_progress(const struct kvt_cli *cli)
     if (cli->progress != KVT_PROGRESS_AUTO)
         return cli->progress == KVT_PROGRESS_ALWAYS;
     return cli->verbosity >= 0 && isatty(STDERR_FILENO) != 0;
+}
+
+enum kvt_status kvt_cli_print_json(struct json_t *object, size_t digits, struct kvt_err *err)
+{
+    char *text = json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(digits));
+    json_decref(object);
+    if (text == NULL)
+        return kvt_err_set(err, KVT_ENOMEM, "no memory for the result");
+    puts(text);
+    free(text);
+    return KVT_OK;
 }
 
 void kvt_cli_say(const struct kvt_cli *cli, int32_t level, const char *format, ...)

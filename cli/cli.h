@@ -110,6 +110,11 @@ bool kvt_cli_shows_progress(const struct kvt_cli *cli);
 void kvt_cli_say(const struct kvt_cli *cli, int32_t level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Print a JSON object on stdout, indented, reals with this many digits (0: all 17), and free it.
+ * KVT_ENOMEM, also for NULL, which is how jansson says that there was no memory for it. */
+struct json_t;
+enum kvt_status kvt_cli_print_json(struct json_t *object, size_t digits, struct kvt_err *err);
+
 /* ---- what main and the tests ask of the frame ---- */
 
 /* Everything but signals and library set-up: parse, run, report. Returns the exit code. Output of

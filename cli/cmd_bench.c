@@ -74,13 +74,7 @@ static enum kvt_status print_json(const struct kvt_bench *bench, struct kvt_err 
                   "copy_gb_per_s", 1e-9 * bench->copy, "gemm_tflops", 1e-12 * bench->peak,
                   "vector_tflops", 1e-12 * bench->vectors, "launch_us", 1e6 * bench->launch,
                   "kernels", rows, "targets", targets);
-    char *text = json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-    json_decref(object);
-    if (text == NULL)
-        return kvt_err_set(err, KVT_ENOMEM, "no memory for the result");
-    puts(text);
-    free(text);
-    return KVT_OK;
+    return kvt_cli_print_json(object, 9, err);
 }
 
 static bool is_ceiling(const struct kvt_bench_row *row)

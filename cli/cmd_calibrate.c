@@ -236,10 +236,7 @@ static enum kvt_status print_json(const struct calibrate *c, struct kvt_err *err
         json_array_append_new(families, row);
     }
     json_t *root = json_pack("{s:s, s:o}", "gpu", c->gpu.name, "families", families);
-    int failed = root == NULL || json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
-    json_decref(root);
-    printf("\n");
-    return failed ? kvt_err_set(err, KVT_ENOMEM, "cannot print the result") : KVT_OK;
+    return kvt_cli_print_json(root, 6, err);
 }
 
 /* What a calibration of kvtwin bench has besides its fits. */

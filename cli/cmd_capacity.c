@@ -274,19 +274,9 @@ static enum kvt_status print(const struct kvt_cli *cli, const struct view *view,
         }
         first = false;
     }
-    char *text = NULL;
-    if (cli->format == KVT_FORMAT_JSON) {
-        json_t *root = json_object();
-        json_object_set(root, "roles", roles);
-        text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(10));
-        json_decref(root);
-        if (text != NULL)
-            puts(text);
-    }
+    if (cli->format == KVT_FORMAT_JSON)
+        return kvt_cli_print_json(json_pack("{s:o}", "roles", roles), 10, err);
     json_decref(roles);
-    if (cli->format == KVT_FORMAT_JSON && text == NULL)
-        return kvt_err_set(err, KVT_ENOMEM, "no memory for the result");
-    free(text);
     return KVT_OK;
 }
 

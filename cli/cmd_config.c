@@ -38,14 +38,8 @@ static enum kvt_status print_verdict(const struct kvt_cli *cli, const struct kvt
         const struct kvt_config_domain *domain = kvt_config_domain(config, i);
         json_object_set_new(domains, domain->path, json_integer(domain->count));
     }
-    json_t *object = json_pack("{s:s, s:o}", "config", config->path, "domains", domains);
-    char *text = object != NULL ? json_dumps(object, JSON_INDENT(2)) : NULL;
-    json_decref(object);
-    if (text == NULL)
-        return kvt_err_set(err, KVT_ENOMEM, "cannot hold the answer");
-    puts(text);
-    free(text);
-    return KVT_OK;
+    return kvt_cli_print_json(json_pack("{s:s, s:o}", "config", config->path, "domains", domains),
+                              0, err);
 }
 
 static enum kvt_status check_file(const struct kvt_cli *cli, const char *path, struct kvt_err *err)

@@ -32,16 +32,8 @@ static enum kvt_status print_list(const struct kvt_cli *cli, json_t *list, struc
 {
     if (cli->format == KVT_FORMAT_TEXT)
         return KVT_OK;
-    if (cli->format == KVT_FORMAT_JSON) {
-        json_t *root = json_pack("{s:O}", "examples", list);
-        char *text = root != NULL ? json_dumps(root, JSON_INDENT(2)) : NULL;
-        json_decref(root);
-        if (text == NULL)
-            return kvt_err_set(err, KVT_ENOMEM, "no memory for the list");
-        puts(text);
-        free(text);
-        return KVT_OK;
-    }
+    if (cli->format == KVT_FORMAT_JSON)
+        return kvt_cli_print_json(json_pack("{s:O}", "examples", list), 0, err);
     size_t i;
     json_t *item;
     puts("config,title");

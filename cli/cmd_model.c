@@ -96,13 +96,7 @@ static enum kvt_status show_json(const struct kvt_model *model, const struct kvt
             json_object_set_new(kv, kvt_kv_dtype_names[d], json_integer(bytes));
     }
     json_object_set_new(root, "kv_bytes_per_token", kv);
-    char *text = json_dumps(root, JSON_INDENT(2));
-    json_decref(root);
-    if (text == NULL)
-        return kvt_err_set(err, KVT_ENOMEM, "no memory for the result");
-    puts(text);
-    free(text);
-    return KVT_OK;
+    return kvt_cli_print_json(root, 0, err);
 }
 
 static enum kvt_status show(const struct kvt_cli *cli, const struct kvt_model *model,

@@ -323,13 +323,11 @@ static enum kvt_status stats_print_json(const struct stats_row rows[STATS_ROW_CO
             json_object_set_new(object, rows[i].name,
                                 is_whole ? json_integer((json_int_t)value) : json_real(value)) != 0;
     }
-    char *text = failed ? NULL : json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
-    json_decref(object);
-    if (text == NULL)
-        return kvt_err_set(err, KVT_ENOMEM, "no memory to print the statistics");
-    puts(text);
-    free(text);
-    return KVT_OK;
+    if (failed) {
+        json_decref(object);
+        object = NULL;
+    }
+    return kvt_cli_print_json(object, 12, err);
 }
 
 static enum kvt_status run_stats(const struct kvt_cli *cli, struct kvt_err *err)

@@ -263,13 +263,7 @@ static enum kvt_status print_json(const struct kvt_validation *v, const char *ba
     json_object_set_new(object, "verdict", json_string(kvt_verdict_names[v->verdict]));
     if (v->why[0] != '\0')
         json_object_set_new(object, "reason", json_string(v->why));
-    char *text = json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-    json_decref(object);
-    if (text == NULL)
-        return kvt_err_set(err, KVT_ENOMEM, "no memory for the result");
-    puts(text);
-    free(text);
-    return KVT_OK;
+    return kvt_cli_print_json(object, 9, err);
 }
 
 /* ---- the command ---------------------------------------------------------------------------- */

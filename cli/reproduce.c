@@ -272,13 +272,7 @@ static enum kvt_status print_json(const struct kvt_reproduced_list *list, bool p
     for (int32_t v = 0; v < summary->view_count; v++)
         json_object_set_new(root, views[summary->views[v]].name,
                             metrics_json(summary->metrics[v], summary->metric_count));
-    char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(10));
-    json_decref(root);
-    if (text == NULL)
-        return kvt_err_set(err, KVT_ENOMEM, "no memory for the result");
-    puts(text);
-    free(text);
-    return KVT_OK;
+    return kvt_cli_print_json(root, 10, err);
 }
 
 static void print_cell(double value, const char *after)
