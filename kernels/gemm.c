@@ -3,16 +3,27 @@
 #include <inttypes.h>
 #include <math.h>
 
-#define SIZE_MOST (1 << 24)
+#define ROWS_MOST (1 << 24)
 #define K_MOST    (1 << 20)
+#define AREA_MOST ((INT64_C(1) << 40) - 1)
 
-static enum kvt_status check_size(const char *what, int64_t value, int64_t least, int64_t most,
-                                  struct kvt_err *err)
+enum kvt_status kvt_gemm_sizes_check(const char *kernel, int64_t m, int64_t n, int64_t k,
+                                     struct kvt_err *err)
 {
-    if (value >= least && value <= most)
-        return KVT_OK;
-    return kvt_err_set(err, KVT_ELIMIT, "gemm: %s: want %" PRId64 " to %" PRId64 ", got %" PRId64,
-                       what, least, most, value);
+    const struct {
+        const char *what;
+        int64_t value, least, most;
+    } sizes[] = {{"m", m, 0, ROWS_MOST},
+                 {"n", n, 1, ROWS_MOST},
+                 {"k", k, 1, K_MOST},
+                 {"m * n", m * n, 0, AREA_MOST},
+                 {"n * k", n * k, 1, AREA_MOST}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (sizes[i].value < sizes[i].least || sizes[i].value > sizes[i].most)
+            return kvt_err_set(err, KVT_ELIMIT,
+                               "%s: %s: want %" PRId64 " to %" PRId64 ", got %" PRId64, kernel,
+                               sizes[i].what, sizes[i].least, sizes[i].most, sizes[i].value);
+    return KVT_OK;
 }
 
 static enum kvt_status check_scales(const struct kvt_gemm *gemm, struct kvt_err *err)
@@ -32,11 +43,7 @@ enum kvt_status kvt_gemm_check(const struct kvt_gemm *gemm, struct kvt_err *err)
     if (gemm->weights != KVT_GEMM_BF16 && gemm->weights != KVT_GEMM_FP8)
         return kvt_err_set(err, KVT_ELIMIT, "gemm: weights: want BF16 (0) or FP8 (1), got %" PRId32,
                            gemm->weights);
-    KVT_TRY(check_size("m", gemm->m, 0, SIZE_MOST, err));
-    KVT_TRY(check_size("n", gemm->n, 1, SIZE_MOST, err));
-    KVT_TRY(check_size("k", gemm->k, 1, K_MOST, err));
-    KVT_TRY(check_size("m * n", (int64_t)gemm->m * gemm->n, 0, (INT64_C(1) << 40) - 1, err));
-    KVT_TRY(check_size("n * k", (int64_t)gemm->n * gemm->k, 1, (INT64_C(1) << 40) - 1, err));
+    KVT_TRY(kvt_gemm_sizes_check("gemm", gemm->m, gemm->n, gemm->k, err));
     if (gemm->w == NULL)
         return kvt_err_set(err, KVT_ELIMIT, "gemm: w: want weights, got none");
     if (gemm->m > 0 && (gemm->a == NULL || gemm->out == NULL))

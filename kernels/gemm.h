@@ -40,6 +40,10 @@ struct kvt_gemm {
  * and above 0. KVT_ELIMIT. */
 enum kvt_status kvt_gemm_check(const struct kvt_gemm *gemm, struct kvt_err *err);
 
+/* The rule for m, n and k alone, of any product; kernel names it in the message. */
+enum kvt_status kvt_gemm_sizes_check(const char *kernel, int64_t m, int64_t n, int64_t k,
+                                     struct kvt_err *err);
+
 /* Bytes of packed weights (with padding to the backend's tile). Align them to 64. */
 size_t kvt_cpu_gemm_packed_bytes(enum kvt_gemm_weights weights, int32_t n, int32_t k);
 void kvt_cpu_gemm_pack(enum kvt_gemm_weights weights, int32_t n, int32_t k, const void *plain,

@@ -3,26 +3,14 @@
 #include <inttypes.h>
 #include <math.h>
 
-#define SIZE_MOST (1 << 24)
-#define K_MOST    (1 << 20)
+#include "kernels/gemm.h"
 
-static enum kvt_status check_size(const char *what, int64_t value, int64_t least, int64_t most,
-                                  struct kvt_err *err)
-{
-    if (value >= least && value <= most)
-        return KVT_OK;
-    return kvt_err_set(err, KVT_ELIMIT, "int4: %s: want %" PRId64 " to %" PRId64 ", got %" PRId64,
-                       what, least, most, value);
-}
+#define EXPERTS_MOST (1 << 24)
 
 static enum kvt_status check_shape(int32_t m, int32_t n, int32_t k, int32_t group,
                                    struct kvt_err *err)
 {
-    KVT_TRY(check_size("m", m, 0, SIZE_MOST, err));
-    KVT_TRY(check_size("n", n, 1, SIZE_MOST, err));
-    KVT_TRY(check_size("k", k, 1, K_MOST, err));
-    KVT_TRY(check_size("m * n", (int64_t)m * n, 0, (INT64_C(1) << 40) - 1, err));
-    KVT_TRY(check_size("n * k", (int64_t)n * k, 1, (INT64_C(1) << 40) - 1, err));
+    KVT_TRY(kvt_gemm_sizes_check("int4", m, n, k, err));
     if (group != 32 && group != 128)
         return kvt_err_set(err, KVT_ELIMIT, "int4: group: want 32 or 128, got %" PRId32, group);
     if (k % group != 0)
@@ -51,7 +39,9 @@ enum kvt_status kvt_int4_gemm_check(const struct kvt_int4_gemm *gemm, struct kvt
 
 enum kvt_status kvt_int4_experts_check(const struct kvt_int4_experts *experts, struct kvt_err *err)
 {
-    KVT_TRY(check_size("experts", experts->experts, 1, SIZE_MOST, err));
+    if (experts->experts < 1 || experts->experts > EXPERTS_MOST)
+        return kvt_err_set(err, KVT_ELIMIT, "int4: experts: want 1 to %d, got %" PRId32,
+                           EXPERTS_MOST, experts->experts);
     if (experts->row_begin == NULL)
         return kvt_err_set(err, KVT_ELIMIT, "int4: row_begin: want %" PRId32 " numbers, got none",
                            experts->experts + 1);

@@ -81,13 +81,7 @@ void kvt_planned_write(struct kvt_planned *planned, const struct kvt_core *core,
     int32_t newest = (replica->oldest + replica->in_flight - 1) % KVT_STEPS_IN_FLIGHT;
     const struct kvt_step *step = &replica->steps[newest];
     planned->entry_count = planned->table_size = 0;
-    planned->load = (struct kvt_step_load){.decodes = step->decodes,
-                                           .context = step->context,
-                                           .windowed = step->windowed,
-                                           .prompt_tokens = step->prompt_tokens,
-                                           .pairs = step->pairs,
-                                           .prompt_ends = step->prompt_ends,
-                                           .copied_tokens = step->copied_tokens};
+    planned->load = kvt_des_load(step);
     if (step->decodes > 0) {
         int32_t members = 0;
         for (int32_t r = replica->batch.members.head; r != KVT_NONE; r = core->requests[r].next) {

@@ -80,13 +80,7 @@ static double predicted_time(void *context, int32_t replica, const struct kvt_st
     if (w->simulated.simulation.config == NULL)
         state = &w->schedule.simulation.des.core.replicas[replica];
     struct kvt_predictor *predictor = &w->predictors[state->spec.role];
-    struct kvt_step_load load = {.decodes = step->decodes,
-                                 .context = step->context,
-                                 .windowed = step->windowed,
-                                 .prompt_tokens = step->prompt_tokens,
-                                 .pairs = step->pairs,
-                                 .prompt_ends = step->prompt_ends,
-                                 .copied_tokens = step->copied_tokens};
+    struct kvt_step_load load = kvt_des_load(step);
     double time = kvt_predictor_step(predictor, &load);
     if (w->checked_steps) {
         double pages = (double)(step->context + step->pairs / (step->prompt_tokens + 1)) /

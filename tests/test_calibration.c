@@ -6,17 +6,7 @@
 
 #include "sim/cost/calibration.h"
 #include "sim/cost/guess.h"
-#include "tests/check.h"
-
-static const struct kvt_gpu gpu = {.name = "h200-sxm",
-                                   .alias_count = 1,
-                                   .aliases = {"h200"},
-                                   .bandwidth = 4.8e12,
-                                   .flops_bf16 = 989.4e12,
-                                   .flops_fp8 = 1978.9e12,
-                                   .link_bandwidth = 450e9,
-                                   .nic_bandwidth = 50e9,
-                                   .host_bandwidth = 64e9};
+#include "tests/cost_parts.h"
 
 static void a_roofline_is_launch_plus_the_norm_of_its_sides(void)
 {
@@ -113,7 +103,7 @@ static enum kvt_status parse(struct kvt_calibration *c, const char *before, cons
     char text[4096];
     snprintf(text, sizeof text, "%s%s", before, laws);
     *err = (struct kvt_err){0};
-    return kvt_calibration_parse(c, "cal.yaml", text, strlen(text), &gpu, NULL, err);
+    return kvt_calibration_parse(c, "cal.yaml", text, strlen(text), &cost_gpu, NULL, err);
 }
 
 static void the_first_law_that_admits_is_used(void)
@@ -223,7 +213,8 @@ static void names_that_are_not_there_are_input_errors(void)
 {
     struct kvt_calibration c;
     struct kvt_err err = {0};
-    CHECK_FAILS(kvt_calibration_load(&c, "h200-nothing", &gpu, "sglang", NULL, &err), err, KVT_EIO);
+    CHECK_FAILS(kvt_calibration_load(&c, "h200-nothing", &cost_gpu, "sglang", NULL, &err), err,
+                KVT_EIO);
     CHECK_HOLDS(err.text, "configs/calibrations/h200-nothing.yaml", "");
     struct kvt_gpu bare = {.name = "mine"};
     err = (struct kvt_err){0};
@@ -235,7 +226,7 @@ static void an_unknown_gpu_is_guessed_and_said_once(void)
 {
     struct kvt_calibration c;
     struct kvt_err err = {0};
-    struct kvt_gpu other = gpu;
+    struct kvt_gpu other = cost_gpu;
     char *text = NULL;
     size_t count = 0;
     FILE *talk = open_memstream(&text, &count);
@@ -279,7 +270,7 @@ static void guesses_and_sizes_outside_the_grid_are_said_once(void)
     snprintf(yaml, sizeof yaml, "%s%s", head,
              "- {family: gemm-bf16, law: roofline, t0: 1 us, grid: {n: [100, 200], m: [1, 2]}, "
              "source: a}\n");
-    CHECK_OK(kvt_calibration_parse(&c, "cal.yaml", yaml, strlen(yaml), &gpu, talk, &err), err);
+    CHECK_OK(kvt_calibration_parse(&c, "cal.yaml", yaml, strlen(yaml), &cost_gpu, talk, &err), err);
     struct kvt_work work = {.bytes = 1};
     work.dim[KVT_DIM_M] = 64; /* varies all the time: not a reason to warn */
     work.dim[KVT_DIM_N] = 150;
@@ -311,7 +302,7 @@ static void shipped_files_load_and_state_their_sources(void)
     for (size_t n = 0; n < sizeof names / sizeof names[0]; n++) {
         struct kvt_calibration c;
         struct kvt_err err = {0};
-        struct kvt_gpu own = gpu;
+        struct kvt_gpu own = cost_gpu;
         own.alias_count = 0;
         snprintf(own.name, sizeof own.name, "%.4s-sxm", names[n]);
         CHECK_OK(kvt_calibration_load(&c, names[n], &own, "any", NULL, &err), err);

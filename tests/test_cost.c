@@ -8,7 +8,7 @@
 
 #include "sim/base/arena.h"
 #include "sim/cost/freeze.h"
-#include "tests/check.h"
+#include "tests/cost_parts.h"
 
 static struct kvt_model model_of(const char *name, enum kvt_weight_dtype weights)
 {
@@ -44,31 +44,6 @@ static struct kvt_model gpt_oss(void)
     return model_of("gpt-oss-120b", KVT_WEIGHTS_MXFP4);
 }
 
-static struct kvt_gpu gpu_of(const char *calibration)
-{
-    struct kvt_gpu gpu;
-    struct kvt_err err = {0};
-    char name[32];
-    snprintf(name, sizeof name, "%.4s-sxm", calibration);
-    CHECK_OK(kvt_gpu_load(&gpu, name, -1.0, &err), err);
-    return gpu;
-}
-
-static struct kvt_step_shape tensor_parallel(int32_t tp, enum kvt_kv_dtype kv)
-{
-    struct kvt_step_shape shape = {.kv = kv, .layout = {tp, 1, 1, 1, 1}, .skew = -1.0};
-    return shape;
-}
-
-static struct kvt_calibration shipped(const char *name)
-{
-    struct kvt_calibration calibration;
-    struct kvt_err err = {0};
-    struct kvt_gpu gpu = gpu_of(name);
-    CHECK_OK(kvt_calibration_load(&calibration, name, &gpu, "sglang", NULL, &err), err);
-    return calibration;
-}
-
 static struct kvt_kernel_list step; /* large */
 
 static double decode_ms(const struct kvt_model *model, const struct kvt_step_shape *shape,
@@ -101,10 +76,10 @@ static void the_published_kimi_sweep_comes_out(void)
                 {16, KVT_KV_BF16, 1106, 0.03},
                 {32, KVT_KV_BF16, 1558, 0.06},
                 {64, KVT_KV_FP8, 2192, 0.04}};
-    struct kvt_calibration c = shipped("h200-sglang");
+    struct kvt_calibration c = cost_shipped("h200-sglang");
     struct kvt_model model = kimi();
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct kvt_step_shape shape = tensor_parallel(8, rows[i].kv);
+        struct kvt_step_shape shape = cost_tensor_parallel(8, rows[i].kv);
         double ms = decode_ms(&model, &shape, &c, rows[i].batch, 10500);
         CHECK_CLOSE(rows[i].batch / ms * 1e3, rows[i].tokens_per_s, rows[i].error, "published");
     }
@@ -119,9 +94,9 @@ static void the_published_glm_sweep_comes_out_from_8_requests(void)
         int32_t batch;
         double tokens_per_s;
     } rows[] = {{8, 425}, {16, 683}, {32, 994}, {64, 1672}};
-    struct kvt_calibration c = shipped("h200-sglang");
+    struct kvt_calibration c = cost_shipped("h200-sglang");
     struct kvt_model model = glm52();
-    struct kvt_step_shape shape = tensor_parallel(8, KVT_KV_FP8);
+    struct kvt_step_shape shape = cost_tensor_parallel(8, KVT_KV_FP8);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         double ms = decode_ms(&model, &shape, &c, rows[i].batch, 7500);
         CHECK_CLOSE(rows[i].batch / ms * 1e3, rows[i].tokens_per_s, 0.12, "published");
@@ -178,10 +153,10 @@ static void the_fullest_rank_of_experts_is_as_drawn(void)
 
 static void int4_experts_win_in_decode_and_lose_in_prefill(void)
 {
-    struct kvt_calibration c = shipped("h200-sglang");
+    struct kvt_calibration c = cost_shipped("h200-sglang");
     struct kvt_model four = model_of("glm-5.2", KVT_WEIGHTS_INT4_G32), eight = four;
     kvt_model_quantise(&eight, KVT_WEIGHTS_FP8_BLOCK, KVT_QUANT_EXPERTS);
-    struct kvt_step_shape shape = tensor_parallel(8, KVT_KV_FP8);
+    struct kvt_step_shape shape = cost_tensor_parallel(8, KVT_KV_FP8);
     for (int32_t b = 1; b <= 64; b *= 4)
         CHECK_NOTE(decode_ms(&four, &shape, &c, b, 8192) < decode_ms(&eight, &shape, &c, b, 8192),
                    "decode");
@@ -204,9 +179,9 @@ static void the_list_of_kimi_has_the_shapes_of_the_recipe(void)
                 {"shared gate_up", 512, 7168, 60}, {"shared down", 7168, 256, 60},
                 {"gate_up", 4608, 7168, 1},        {"down", 7168, 2304, 1},
                 {"lm_head", 20480, 7168, 1}};
-    struct kvt_calibration c = shipped("h200-sglang");
+    struct kvt_calibration c = cost_shipped("h200-sglang");
     struct kvt_model model = kimi();
-    struct kvt_step_shape shape = tensor_parallel(8, KVT_KV_BF16);
+    struct kvt_step_shape shape = cost_tensor_parallel(8, KVT_KV_BF16);
     decode_ms(&model, &shape, &c, 4, 1000);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const struct kvt_kernel *k = NULL;
@@ -229,9 +204,9 @@ static void the_list_of_kimi_has_the_shapes_of_the_recipe(void)
 
 static void layouts_split_and_exchange_what_they_should(void)
 {
-    struct kvt_calibration c = shipped("h200-sglang");
+    struct kvt_calibration c = cost_shipped("h200-sglang");
     struct kvt_model model = deepseek_r1();
-    struct kvt_step_shape shape = tensor_parallel(8, KVT_KV_BF16);
+    struct kvt_step_shape shape = cost_tensor_parallel(8, KVT_KV_BF16);
     shape.layout.ep = 8;
     double ep = decode_ms(&model, &shape, &c, 64, 4096);
     CHECK_CLOSE(kernel_named("routed experts")->work.dim[KVT_DIM_INTER], 2048, 1e-12,
@@ -278,9 +253,9 @@ static void layouts_split_and_exchange_what_they_should(void)
 
 static void speculation_costs_a_verify_and_its_drafts(void)
 {
-    struct kvt_calibration c = shipped("h200-sglang");
+    struct kvt_calibration c = cost_shipped("h200-sglang");
     struct kvt_model model = glm52();
-    struct kvt_step_shape shape = tensor_parallel(8, KVT_KV_FP8);
+    struct kvt_step_shape shape = cost_tensor_parallel(8, KVT_KV_FP8);
     double plain = decode_ms(&model, &shape, &c, 8, 8192);
     shape.draft_tokens = 3;
     double draft = decode_ms(&model, &shape, &c, 8, 8192);
@@ -293,30 +268,14 @@ static void speculation_costs_a_verify_and_its_drafts(void)
     kvt_calibration_release(&c);
 }
 
-struct frozen {
-    struct kvt_arena arena;
-    struct kvt_costs costs;
-};
-
-static void freeze(struct frozen *f, const struct kvt_model *model,
-                   const struct kvt_step_shape *shape, const struct kvt_calibration *c,
-                   int32_t batch_max)
-{
-    struct kvt_err err = {0};
-    struct kvt_gpu gpu = gpu_of("h200");
-    CHECK_OK(kvt_arena_init(&f->arena, 16 << 20, &err), err);
-    CHECK_OK(kvt_costs_freeze(&f->costs, &f->arena, model, &gpu, c, shape, batch_max, true, &err),
-             err);
-}
-
 static void a_frozen_table_follows_the_list(void)
 {
-    struct kvt_calibration c = shipped("h200-sglang");
+    struct kvt_calibration c = cost_shipped("h200-sglang");
     struct kvt_model models[] = {kimi(), glm52(), llama70b(), gpt_oss(), deepseek_r1()};
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         struct frozen f;
-        struct kvt_step_shape shape = tensor_parallel(8, KVT_KV_FP8);
-        freeze(&f, &models[i], &shape, &c, 300);
+        struct kvt_step_shape shape = cost_tensor_parallel(8, KVT_KV_FP8);
+        cost_freeze(&f, &models[i], &shape, &c, 300);
         for (int32_t b = 1; b <= 300; b = b * 3 / 2 + 1)
             for (double s = 1; s < 200000; s = s * 3 + 7) {
                 double want = decode_ms(&models[i], &shape, &c, b, s);
@@ -331,12 +290,12 @@ static void a_frozen_table_follows_the_list(void)
 
 static void prompts_lie_on_knots_within_half_a_percent(void)
 {
-    struct kvt_calibration c = shipped("h200-sglang");
+    struct kvt_calibration c = cost_shipped("h200-sglang");
     struct kvt_model models[] = {kimi(), glm52(), llama70b(), gpt_oss()};
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         struct frozen f;
-        struct kvt_step_shape shape = tensor_parallel(8, KVT_KV_BF16);
-        freeze(&f, &models[i], &shape, &c, 1);
+        struct kvt_step_shape shape = cost_tensor_parallel(8, KVT_KV_BF16);
+        cost_freeze(&f, &models[i], &shape, &c, 1);
         f.costs.prefill_floor = f.costs.prefill_base = 0;
         for (int64_t m = 1; m < 900000; m = m * 5 / 4 + 1) {
             struct kvt_step_work work = {.prompt_tokens = (double)m,
@@ -362,11 +321,12 @@ static void more_requests_or_context_are_never_faster(void)
     struct kvt_model models[] = {kimi(), glm52(), llama70b(), gpt_oss()};
     models[2] = model_of("llama-3.1-70b", KVT_WEIGHTS_INT4_G128); /* the least regular law */
     for (size_t n = 0; n < sizeof names / sizeof names[0]; n++) {
-        struct kvt_calibration c = shipped(names[n]);
+        struct kvt_calibration c = cost_shipped(names[n]);
         for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
             struct frozen f;
-            struct kvt_step_shape shape = tensor_parallel(8, i == 1 ? KVT_KV_FP8 : KVT_KV_BF16);
-            freeze(&f, &models[i], &shape, &c, 256);
+            struct kvt_step_shape shape =
+                cost_tensor_parallel(8, i == 1 ? KVT_KV_FP8 : KVT_KV_BF16);
+            cost_freeze(&f, &models[i], &shape, &c, 256);
             for (int64_t s = 1; s <= 1 << 17; s *= 4) {
                 kvt_ticks last = 0;
                 int64_t w = s < f.costs.window ? s : f.costs.window;
@@ -385,18 +345,18 @@ static void more_requests_or_context_are_never_faster(void)
 
 static void rows_are_continuous_and_as_short_as_the_laws_allow(void)
 {
-    struct kvt_calibration c = shipped("h200-published-best");
+    struct kvt_calibration c = cost_shipped("h200-published-best");
     struct kvt_model model = llama70b();
-    struct kvt_step_shape shape = tensor_parallel(8, KVT_KV_BF16);
+    struct kvt_step_shape shape = cost_tensor_parallel(8, KVT_KV_BF16);
     struct frozen f;
-    freeze(&f, &model, &shape, &c, 32);
+    cost_freeze(&f, &model, &shape, &c, 32);
     CHECK_I64(f.costs.rows[32].segments, 1, "an exactly linear law");
     kvt_arena_release(&f.arena);
     kvt_calibration_release(&c);
-    c = shipped("h200-sglang");
+    c = cost_shipped("h200-sglang");
     struct kvt_model small = llama70b();
     small.groups[0].count = small.layers = 6;
-    freeze(&f, &small, &shape, &c, 4);
+    cost_freeze(&f, &small, &shape, &c, 4);
     const struct kvt_cost_row *row = &f.costs.rows[1];
     kvt_ticks floor = 2 * KVT_TICKS_PER_MS;
     CHECK_I64(kvt_costs_decode(&f.costs, 1, 1, 0), floor, "the host's floor");
@@ -414,10 +374,10 @@ static void rows_are_continuous_and_as_short_as_the_laws_allow(void)
 
 static void freezing_reports_what_it_lacks(void)
 {
-    struct kvt_calibration c = shipped("h200-sglang");
+    struct kvt_calibration c = cost_shipped("h200-sglang");
     struct kvt_model model = kimi();
-    struct kvt_step_shape shape = tensor_parallel(8, KVT_KV_BF16);
-    struct kvt_gpu gpu = gpu_of("h200");
+    struct kvt_step_shape shape = cost_tensor_parallel(8, KVT_KV_BF16);
+    struct kvt_gpu gpu = cost_gpu_of("h200");
     struct kvt_arena arena;
     struct kvt_costs costs;
     struct kvt_err err = {0};
@@ -444,9 +404,9 @@ static void freezing_reports_what_it_lacks(void)
 
 static void the_explained_step_names_its_laws(void)
 {
-    struct kvt_calibration c = shipped("h200-sglang");
+    struct kvt_calibration c = cost_shipped("h200-sglang");
     struct kvt_model model = kimi();
-    struct kvt_step_shape shape = tensor_parallel(8, KVT_KV_BF16);
+    struct kvt_step_shape shape = cost_tensor_parallel(8, KVT_KV_BF16);
     decode_ms(&model, &shape, &c, 16, 8192);
     char *text = NULL;
     size_t count = 0;
@@ -469,10 +429,10 @@ static void the_explained_step_names_its_laws(void)
 static void norms_over_all_heads_are_reduced(void)
 {
     static const char name[] = "all-reduce of q, k norms";
-    struct kvt_calibration calibration = shipped("h100-sglang");
+    struct kvt_calibration calibration = cost_shipped("h100-sglang");
     const struct kvt_model whole = model_of("minimax-m2.5", KVT_WEIGHTS_FP8_BLOCK);
     const struct kvt_model by_head = model_of("qwen3-235b-a22b", KVT_WEIGHTS_BF16);
-    struct kvt_step_shape shape = tensor_parallel(8, KVT_KV_BF16);
+    struct kvt_step_shape shape = cost_tensor_parallel(8, KVT_KV_BF16);
     decode_ms(&whole, &shape, &calibration, 16, 1000);
     const struct kvt_kernel *found = kernel_named(name);
     CHECK(found != NULL);

@@ -8,17 +8,8 @@
 #include "sim/cost/calibration_print.h"
 #include "sim/cost/fit_calibration.h"
 #include "sim/cost/surface.h"
-#include "tests/check.h"
+#include "tests/cost_parts.h"
 
-static const struct kvt_gpu gpu = {.name = "h200-sxm",
-                                   .alias_count = 1,
-                                   .aliases = {"h200"},
-                                   .bandwidth = 4.8e12,
-                                   .flops_bf16 = 989.4e12,
-                                   .flops_fp8 = 1978.9e12,
-                                   .link_bandwidth = 450e9,
-                                   .nic_bandwidth = 50e9,
-                                   .host_bandwidth = 64e9};
 static const char path[] = "dir/h200_sxm-sglang-1.2-gemm_perf.csv";
 
 /* A CSV text that grows. */
@@ -94,7 +85,7 @@ static void known_parameters_come_back(void)
     CHECK_OK(parse(&tables, text_end(&text), &err), err);
     CHECK_I64(tables.series_count, 1, "one dtype");
     CHECK_TEXT(tables.series[0].name, "sglang 1.2 gemm bfloat16", "stack, version, table, dtype");
-    CHECK_OK(kvt_fit_series(&fit, &tables.series[0], &tables, &gpu, &err), err);
+    CHECK_OK(kvt_fit_series(&fit, &tables.series[0], &tables, &cost_gpu, &err), err);
     struct kvt_law known = known_gemm(), *law = &fit.laws[0];
     CHECK_CLOSE(law->t0, known.t0, 0.05, "t0");
     CHECK_CLOSE(law->serial, known.serial, 0.05, "serial");
@@ -151,7 +142,7 @@ static void decode_attention_comes_back(void)
                         1e3 * kvt_law_time(&known, &w, NULL) * noise(&counter, 0.03));
             }
     CHECK_OK(parse(&tables, text_end(&text), &err), err);
-    CHECK_OK(kvt_fit_series(&fit, &tables.series[0], &tables, &gpu, &err), err);
+    CHECK_OK(kvt_fit_series(&fit, &tables.series[0], &tables, &cost_gpu, &err), err);
     CHECK_CLOSE(fit.laws[0].bandwidth, known.bandwidth, 0.03, "bandwidth");
     CHECK_CLOSE(fit.laws[0].flops, known.flops, 0.05, "flops");
     CHECK_CLOSE(fit.laws[0].t0, known.t0, 0.05, "t0");
@@ -254,7 +245,8 @@ static enum kvt_status fit_text(const char *text, struct kvt_tables *tables, str
     *fit = (struct kvt_fit){0};
     enum kvt_status status = parse(tables, text, err);
     CHECK_OK(status, *err);
-    return status != KVT_OK ? status : kvt_fit_series(fit, &tables->series[0], tables, &gpu, err);
+    return status != KVT_OK ? status
+                            : kvt_fit_series(fit, &tables->series[0], tables, &cost_gpu, err);
 }
 
 static void what_cannot_be_fitted_says_why(void)
@@ -335,16 +327,6 @@ static void impossible_rows_are_left_out_and_bad_tables_not_used(void)
     }
 }
 
-static char *print(const struct kvt_calibration *c)
-{
-    char *text = NULL;
-    size_t count = 0;
-    FILE *out = open_memstream(&text, &count);
-    kvt_calibration_print(c, "note", out);
-    fclose(out);
-    return text;
-}
-
 static void a_fit_reads_back_as_it_was_written_and_in_any_order_of_rows(void)
 {
     char *printed[2] = {NULL};
@@ -374,9 +356,9 @@ static void a_fit_reads_back_as_it_was_written_and_in_any_order_of_rows(void)
                      &built, &fit, 1,
                      &(struct kvt_build_wishes){.gpu = "h200-sxm", .stack = "sglang"}, &err),
                  err);
-        printed[turn] = print(&built);
+        printed[turn] = cost_print(&built);
         CHECK_OK(kvt_calibration_parse(&read, "cal.yaml", printed[turn], strlen(printed[turn]),
-                                       &gpu, NULL, &err),
+                                       &cost_gpu, NULL, &err),
                  err);
         struct kvt_work w = {.bytes = 3e8, .flops = 1e12};
         w.dim[KVT_DIM_M] = 100, w.dim[KVT_DIM_N] = 5000, w.dim[KVT_DIM_K] = 7168;
@@ -407,10 +389,10 @@ static void shipped_calibrations_print_as_they_read(void)
         snprintf(name, sizeof name, "%.4s-sxm", names[i]);
         CHECK_OK(kvt_gpu_load(&g, name, -1.0, &err), err);
         CHECK_OK(kvt_calibration_load(&c, names[i], &g, "sglang", NULL, &err), err);
-        char *first = print(&c);
+        char *first = cost_print(&c);
         CHECK_OK(kvt_calibration_parse(&again, names[i], first, strlen(first), &g, NULL, &err),
                  err);
-        char *second = print(&again);
+        char *second = cost_print(&again);
         CHECK_TEXT(second, first, names[i]);
         CHECK_I64(again.law_count, c.law_count, names[i]);
         for (int32_t k = 0; k < c.law_count; k++) {
@@ -434,7 +416,7 @@ static void a_surface_is_linear_in_logarithms_and_flat_outside(void)
                                "      0 20 40 80\n      -60 0\n  source: test\n";
     struct kvt_calibration c;
     struct kvt_err err = {0};
-    CHECK_OK(kvt_calibration_parse(&c, "cal.yaml", text, strlen(text), &gpu, NULL, &err), err);
+    CHECK_OK(kvt_calibration_parse(&c, "cal.yaml", text, strlen(text), &cost_gpu, NULL, &err), err);
     static const struct {
         double m, length, log_factor;
     } rows[] = {{1, 10, 0},
@@ -465,7 +447,7 @@ static void packed_values_are_half_percents(void)
     static const double half_percents[] = {0, -1, 2, -2048, 2047};
     struct kvt_calibration c;
     struct kvt_err err = {0};
-    CHECK_OK(kvt_calibration_parse(&c, "cal.yaml", text, strlen(text), &gpu, NULL, &err), err);
+    CHECK_OK(kvt_calibration_parse(&c, "cal.yaml", text, strlen(text), &cost_gpu, NULL, &err), err);
     for (int i = 0; i < 5; i++) {
         struct kvt_work w = {0};
         w.dim[KVT_DIM_M] = 1 << i;
@@ -506,8 +488,9 @@ static void a_bad_surface_says_where(void)
                  "laws:\n- family: gemm-bf16\n  law: roofline\n  t0: 1 us\n  surface: %s\n"
                  "  source: test\n",
                  rows[i].surface);
-        CHECK_FAILS(kvt_calibration_parse(&c, "cal.yaml", text, strlen(text), &gpu, NULL, &err),
-                    err, KVT_ECONFIG);
+        CHECK_FAILS(
+            kvt_calibration_parse(&c, "cal.yaml", text, strlen(text), &cost_gpu, NULL, &err), err,
+            KVT_ECONFIG);
         CHECK_HOLDS(err.text, rows[i].message, "");
         CHECK_HOLDS(err.text, "cal.yaml:9:", "the line");
     }
@@ -531,7 +514,7 @@ static void public_gemm_tables_fit_within_the_figures(void)
             struct kvt_fit fit;
             if (strcmp(tables.series[s].dtype, rows[i].dtype) != 0)
                 continue;
-            CHECK_OK(kvt_fit_series(&fit, &tables.series[s], &tables, &gpu, &err), err);
+            CHECK_OK(kvt_fit_series(&fit, &tables.series[s], &tables, &cost_gpu, &err), err);
             CHECK_NOTE(fit.held.median <= rows[i].median, rows[i].dtype);
             CHECK_NOTE(fit.held.mean <= rows[i].mean, rows[i].dtype);
             CHECK_NOTE(fit.unseen.median <= 1.5 * rows[i].median, rows[i].dtype);

@@ -6,7 +6,7 @@
 
 #include "sim/base/arena.h"
 #include "sim/cost/freeze.h"
-#include "tests/check.h"
+#include "tests/cost_parts.h"
 
 static struct kvt_model model_of(const char *name)
 {
@@ -16,46 +16,7 @@ static struct kvt_model model_of(const char *name)
     return model;
 }
 
-static struct kvt_gpu h200(void)
-{
-    struct kvt_gpu gpu;
-    struct kvt_err err = {0};
-    CHECK_OK(kvt_gpu_load(&gpu, "h200-sxm", -1.0, &err), err);
-    return gpu;
-}
-
-static struct kvt_calibration shipped(const char *name)
-{
-    struct kvt_calibration calibration;
-    struct kvt_err err = {0};
-    struct kvt_gpu gpu = h200();
-    CHECK_OK(kvt_calibration_load(&calibration, name, &gpu, "sglang", NULL, &err), err);
-    return calibration;
-}
-
-static struct kvt_step_shape tensor_parallel(int32_t tp, enum kvt_kv_dtype kv)
-{
-    struct kvt_step_shape shape = {.kv = kv, .layout = {tp, 1, 1, 1, 1}, .skew = -1.0};
-    return shape;
-}
-
 static struct kvt_kernel_list step; /* large */
-
-struct frozen {
-    struct kvt_arena arena;
-    struct kvt_costs costs;
-};
-
-static void freeze(struct frozen *f, const struct kvt_model *model,
-                   const struct kvt_step_shape *shape, const struct kvt_calibration *c,
-                   int32_t batch_max)
-{
-    struct kvt_err err = {0};
-    struct kvt_gpu gpu = h200();
-    CHECK_OK(kvt_arena_init(&f->arena, 16 << 20, &err), err);
-    CHECK_OK(kvt_costs_freeze(&f->costs, &f->arena, model, &gpu, c, shape, batch_max, true, &err),
-             err);
-}
 
 /* DeepSeek-R1 has 3 dense layers and 58 of experts; a step of one short prompt waits for the host.
  */
@@ -65,12 +26,12 @@ static void prompts_wait_for_the_launches_of_their_layers(void)
                                "- {family: prefill-layer, law: constant, when: {experts: [1, 512]},"
                                " t0: 3 ms, source: s}\n"
                                "- {family: prefill-layer, law: constant, t0: 1 ms, source: s}\n";
-    struct kvt_gpu gpu = h200();
+    struct kvt_gpu gpu = cost_gpu_of("h200");
     struct kvt_calibration calibration;
     struct kvt_err err = {0};
     CHECK_OK(kvt_calibration_parse(&calibration, "t", text, strlen(text), &gpu, NULL, &err), err);
     const struct kvt_model r1 = model_of("deepseek-v3"), llama = model_of("llama-3.1-70b");
-    struct kvt_step_shape shape = tensor_parallel(8, KVT_KV_BF16);
+    struct kvt_step_shape shape = cost_tensor_parallel(8, KVT_KV_BF16);
     CHECK_CLOSE(kvt_step_prefill_floor(&r1, &shape, &calibration), 0.177, 1e-9, "58 x 3 + 3 x 1");
     CHECK_CLOSE(kvt_step_prefill_floor(&llama, &shape, &calibration), 0.080, 1e-9, "80 dense");
     struct kvt_step_work work = {.prompt_tokens = 16, .pairs = 136, .prompt_ends = 1};
@@ -83,15 +44,15 @@ static void prompts_wait_for_the_launches_of_their_layers(void)
  * and in every row of the table alike. */
 static void hundreds_of_requests_wait_for_the_front_end(void)
 {
-    struct kvt_calibration calibration = shipped("h200-sglang");
+    struct kvt_calibration calibration = cost_shipped("h200-sglang");
     const struct kvt_law *law =
         kvt_calibration_law(&calibration, KVT_FAMILY_HOST_REQUEST, &(struct kvt_work){0});
     struct kvt_model model = model_of("llama-3.1-70b");
-    struct kvt_step_shape shape = tensor_parallel(8, KVT_KV_BF16);
+    struct kvt_step_shape shape = cost_tensor_parallel(8, KVT_KV_BF16);
     struct frozen f;
     double each = law->t0;
     int32_t paced = 0;
-    freeze(&f, &model, &shape, &calibration, 512);
+    cost_freeze(&f, &model, &shape, &calibration, 512);
     for (int32_t b = 1; b <= 512; b++) {
         double got = kvt_seconds_from_ticks(kvt_costs_decode(&f.costs, b, b, 0));
         CHECK_NOTE(got >= b * each * (1 - 1e-9), "no row is faster than its front end");
@@ -108,9 +69,9 @@ static void hundreds_of_requests_wait_for_the_front_end(void)
 /* A prompt shorter than twice the window has fewer pairs than tokens times window. */
 static void a_window_counts_the_pairs_that_there_are(void)
 {
-    struct kvt_calibration calibration = shipped("h200-sglang");
+    struct kvt_calibration calibration = cost_shipped("h200-sglang");
     struct kvt_model model = model_of("gpt-oss-120b"); /* window 128 */
-    struct kvt_step_shape shape = tensor_parallel(1, KVT_KV_BF16);
+    struct kvt_step_shape shape = cost_tensor_parallel(1, KVT_KV_BF16);
     static const double rows[][2] = {
         {16, 16 * 17 / 2.0}, {200, 200 * 201 / 2.0}, {4096, 4096 * 128.0}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

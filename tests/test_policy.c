@@ -13,6 +13,20 @@ static const struct kvt_replica *replica(void)
     return &fleet.core.replicas[0];
 }
 
+/* 5 in 3 out, 12 in 2 out, 3 in 1 out, all there at once, to the end. */
+static void three_requests(enum kvt_engine engine)
+{
+    fleet_begin(&fleet);
+    fleet_role(&fleet, KVT_ROLE_SERVE, engine);
+    fleet_request(&fleet, 5, 3);
+    fleet_request(&fleet, 12, 2);
+    fleet_request(&fleet, 3, 1);
+    fleet_build(&fleet);
+    for (int32_t r = 0; r < 3; r++)
+        fleet_arrive(&fleet, r);
+    fleet_run(&fleet, 0, 50);
+}
+
 /*
  * SGLang, chunks of 8, pages of 4. Requests 5 in 3 out, 12 in 2 out, 3 in 1 out, all there.
  * Request 0 takes 5 tokens, which count as 2 pages: the chunk is spent. Then 8 of the 12; then the
@@ -21,15 +35,7 @@ static const struct kvt_replica *replica(void)
  */
 static void sglang_computes_prompts_first_in_chunks(void)
 {
-    fleet_begin(&fleet);
-    fleet_role(&fleet, KVT_ROLE_SERVE, KVT_ENGINE_SGLANG);
-    fleet_request(&fleet, 5, 3);
-    fleet_request(&fleet, 12, 2);
-    fleet_request(&fleet, 3, 1);
-    fleet_build(&fleet);
-    for (int32_t r = 0; r < 3; r++)
-        fleet_arrive(&fleet, r);
-    fleet_run(&fleet, 0, 50);
+    three_requests(KVT_ENGINE_SGLANG);
     CHECK_TEXT(fleet_told(&fleet),
                "[0+5!] first0 [1+8] [1+4! 2+3!] first1 first2 done2 [d2@19] done1 [d1@7] done0",
                "three requests");
@@ -43,15 +49,7 @@ static void sglang_computes_prompts_first_in_chunks(void)
  */
 static void vllm_mixes_prompts_with_decode(void)
 {
-    fleet_begin(&fleet);
-    fleet_role(&fleet, KVT_ROLE_SERVE, KVT_ENGINE_VLLM);
-    fleet_request(&fleet, 5, 3);
-    fleet_request(&fleet, 12, 2);
-    fleet_request(&fleet, 3, 1);
-    fleet_build(&fleet);
-    for (int32_t r = 0; r < 3; r++)
-        fleet_arrive(&fleet, r);
-    fleet_run(&fleet, 0, 50);
+    three_requests(KVT_ENGINE_VLLM);
     CHECK_TEXT(fleet_told(&fleet),
                "[0+5! 1+3] first0 [1+7 d1@6] [1+2! 2+3! d1@7] done0 first1 first2 done2 [d1@13] "
                "done1",

@@ -7,33 +7,10 @@
 
 #include "runtime/drive.h"
 #include "tests/check.h"
+#include "tests/runtime/fleets.h"
 
-#define GPU "{file: tests/runtime/small-gpu.yaml}"
-
-static const char disaggregated[] =
-    "model: {file: tests/runtime/tiny-gqa.yaml}\n"
-    "engine: sglang\n"
-    "fleet:\n"
-    "  prefill: {gpu: " GPU ", kv: bf16, page_tokens: 16, memory: {fraction: 0.5, pages: 40},\n"
-    "            scheduler: {chunk_tokens: 48, max_running: 8}}\n"
-    "  decode: {gpu: " GPU ", kv: fp8-scaled, page_tokens: 16,\n"
-    "           memory: {fraction: 0.5, pages: 13},\n"
-    "           scheduler: {max_running: 8, reserved_decode_tokens: 1}}\n"
-    "  link: {bandwidth: 1 GB/s, latency: 10 us, stream: by-chunk}\n"
-    "workload: {open: {rate: 2000 req/s, requests: 8, input: {uniform: {min: 17, max: 60}},\n"
-    "           output: {uniform: {min: 8, max: 40}}}}\n"
-    "run: {seed: 3}\n";
-
-static const char colocated[] =
-    "model: {file: tests/runtime/tiny-mla.yaml}\n"
-    "engine: vllm\n"
-    "fleet:\n"
-    "  serve: {gpu: " GPU ", weights: int4-g32, kv: fp8, page_tokens: 16,\n"
-    "          memory: {fraction: 0.9, pages: 12},\n"
-    "          scheduler: {chunk_tokens: 48, max_running: 8, max_model_len: 512}}\n"
-    "workload: {open: {rate: 2000 req/s, requests: 8, input: {uniform: {min: 17, max: 50}},\n"
-    "           output: {uniform: {min: 8, max: 40}}}}\n"
-    "run: {seed: 5}\n";
+static const char disaggregated[] = FLEETS_DISAGGREGATED("13", "8", "60", "40");
+static const char colocated[] = FLEETS_COLOCATED("12", "8", "50", "40");
 
 struct how { /* a world is made; zeroed: the plain kernels, nothing wrong */
     enum kvt_backend backend;

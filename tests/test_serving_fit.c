@@ -11,7 +11,7 @@
 #include "sim/plan/bench_load.h"
 #include "sim/plan/serving_fit.h"
 #include "sim/plan/simulate.h"
-#include "tests/check.h"
+#include "tests/cost_parts.h"
 
 #define MOE                                                                                        \
     "model: qwen3-30b-a3b\nengine: sglang\nfleet:\n  serve: {gpu: h200-sxm, kv: bf16, "            \
@@ -224,16 +224,6 @@ static void what_runs_cannot_tell_apart_is_kept_and_said(void)
     bench_end(&b);
 }
 
-static char *print(const struct kvt_calibration *c)
-{
-    char *text = NULL;
-    size_t count = 0;
-    FILE *out = open_memstream(&text, &count);
-    kvt_calibration_print(c, "note", out);
-    fclose(out);
-    return text;
-}
-
 static void the_calibration_is_the_shipped_one_with_the_constants_replaced(void)
 {
     static const struct truth truths[] = {{KVT_FAMILY_LAYER_GQA_MOE, 50e-6},
@@ -248,7 +238,7 @@ static void the_calibration_is_the_shipped_one_with_the_constants_replaced(void)
     CHECK_OK(kvt_serving_fit(&again, &b.config, b.runs, b.file.count, 3, NULL, NULL, &err), err);
     CHECK_OK(kvt_gpu_load(&gpu, "h200-sxm", -1.0, &err), err);
     CHECK_OK(kvt_calibration_load(&shipped, NULL, &gpu, "sglang", NULL, &err), err);
-    char *text = print(&fit.calibration), *twice = print(&again.calibration);
+    char *text = cost_print(&fit.calibration), *twice = cost_print(&again.calibration);
     CHECK_TEXT(twice, text, "the same results give the same bytes");
     CHECK_OK(kvt_calibration_parse(&read, "cal.yaml", text, strlen(text), &gpu, NULL, &err), err);
     CHECK_TEXT(read.name, "h200-sglang-fitted", "");
@@ -298,7 +288,7 @@ static void constants_alone_make_a_calibration_where_none_is_shipped(void)
     struct kvt_serving_run run = {"bench.json", &file.runs[0]};
     CHECK_OK(kvt_serving_fit(&fit, &config, &run, 1, 1, NULL, NULL, &err), err);
     CHECK_NOTE(fit.constants[KVT_HOST_CONSTANT_REQUEST].fitted, "");
-    char *printed = print(&fit.calibration);
+    char *printed = cost_print(&fit.calibration);
     CHECK_OK(kvt_gpu_load(&gpu, "a100-80g", -1.0, &err), err);
     CHECK_OK(kvt_calibration_parse(&read, "cal.yaml", printed, strlen(printed), &gpu, NULL, &err),
              err);

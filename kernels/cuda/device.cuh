@@ -500,35 +500,25 @@ inline void ldmatrix(struct kvt_emulate::fiber *warp, bool transposed)
 
 /* Four 8 x 8 matrices of 16 bits from shared memory; lane l names row l % 8 of matrix l / 8. Lane l
  * gets columns 2q, 2q + 1 of row g of each (transposed: rows 2q, 2q + 1 of column g). */
-KVT_DEVICE void kvt_ldmatrix(uint32_t out[4], const void *row KVT_AT)
+template <bool transposed> KVT_DEVICE void kvt_ldmatrix(uint32_t out[4], const void *row KVT_AT)
 {
 #ifdef __CUDACC__
     uint32_t address = (uint32_t)__cvta_generic_to_shared(row);
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
-                 : "r"(address)
-                 : "memory");
+#define KVT_LDMATRIX(how)                                                                          \
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4" how ".shared.b16 {%0, %1, %2, %3}, [%4];"         \
+                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])                          \
+                 : "r"(address)                                                                    \
+                 : "memory")
+    if (transposed)
+        KVT_LDMATRIX(".trans");
+    else
+        KVT_LDMATRIX("");
+#undef KVT_LDMATRIX
 #else
     struct kvt_twin::matrix_operand mine = {row, out};
     kvt_emulate::collective(
-        "ldmatrix", KVT_WARP, &mine, {file_, line_},
-        [](struct kvt_emulate::fiber *warp) { kvt_twin::ldmatrix(warp, false); });
-#endif
-}
-
-KVT_DEVICE void kvt_ldmatrix_transposed(uint32_t out[4], const void *row KVT_AT)
-{
-#ifdef __CUDACC__
-    uint32_t address = (uint32_t)__cvta_generic_to_shared(row);
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
-                 : "r"(address)
-                 : "memory");
-#else
-    struct kvt_twin::matrix_operand mine = {row, out};
-    kvt_emulate::collective(
-        "ldmatrix transposed", KVT_WARP, &mine, {file_, line_},
-        [](struct kvt_emulate::fiber *warp) { kvt_twin::ldmatrix(warp, true); });
+        transposed ? "ldmatrix transposed" : "ldmatrix", KVT_WARP, &mine, {file_, line_},
+        [](struct kvt_emulate::fiber *warp) { kvt_twin::ldmatrix(warp, transposed); });
 #endif
 }
 

@@ -150,7 +150,7 @@ KVT_DEVICE void gqa_scores(const unsigned char *stage, const struct gqa<false, H
     KVT_UNROLL
     for (int step = 0; step < HD / 16; step++) {
         uint32_t a[4];
-        kvt_ldmatrix(a, row + 32 * step);
+        kvt_ldmatrix<false>(a, row + 32 * step);
         KVT_UNROLL
         for (int nb = 0; nb < NB; nb++)
             kvt_mma_bf16(scores[nb], a, s.q[nb][step]);
@@ -267,7 +267,7 @@ KVT_DEVICE void gqa_values(const unsigned char *stage, struct gqa<false, HD, NB>
     KVT_UNROLL
     for (int mb = 0; mb < HD / 16; mb++) {
         uint32_t a[4];
-        kvt_ldmatrix_transposed(a, row + 32 * mb);
+        kvt_ldmatrix<true>(a, row + 32 * mb);
         KVT_UNROLL
         for (int nb = 0; nb < NB; nb++)
             kvt_mma_bf16(s.acc[nb][mb], a, p[nb]);

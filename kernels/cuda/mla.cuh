@@ -142,8 +142,8 @@ KVT_DEVICE void mla_scores_bf16(const unsigned char *stage, int first, int steps
     KVT_UNROLL
     for (int step = 0; step < steps; step++) {
         uint32_t a[4], b[4];
-        kvt_ldmatrix(a, q + 32 * step);
-        kvt_ldmatrix(b, k + 32 * step);
+        kvt_ldmatrix<false>(a, q + 32 * step);
+        kvt_ldmatrix<false>(b, k + 32 * step);
         kvt_mma_bf16(scores[0], a, b);
         kvt_mma_bf16(scores[1], a, b + 2);
     }
@@ -165,7 +165,7 @@ KVT_DEVICE void mla_scores_fp8(const unsigned char *stage, int block, float scor
     KVT_UNROLL
     for (int step = 0; step < 4; step++) {
         uint32_t a[4];
-        kvt_ldmatrix(a, q + 32 * step);
+        kvt_ldmatrix<false>(a, q + 32 * step);
         uint32_t b[4] = {
             kvt_f16x2_from_e4m3x2(low_word[step]), kvt_f16x2_from_e4m3x2(low_word[step] >> 16),
             kvt_f16x2_from_e4m3x2(high_word[step]), kvt_f16x2_from_e4m3x2(high_word[step] >> 16)};
@@ -301,7 +301,7 @@ KVT_DEVICE void mla_values_bf16(const unsigned char *stage, int step, const uint
     KVT_UNROLL
     for (int nb = 0; nb < 16; nb += 2) {
         uint32_t b[4];
-        kvt_ldmatrix_transposed(b, row + 16 * nb);
+        kvt_ldmatrix<true>(b, row + 16 * nb);
         kvt_mma_bf16(s.acc[nb], a, b);
         kvt_mma_bf16(s.acc[nb + 1], a, b + 2);
         kvt_mma_bf16(s.acc[nb], rest, b);
@@ -351,7 +351,7 @@ KVT_DEVICE void mla_values(const unsigned char *stage, struct mla &s, const floa
     KVT_UNROLL
     for (int step = 0; step < ATTENTION_TILE / 16; step++) {
         uint32_t a[4];
-        kvt_ldmatrix(a, p + 32 * step);
+        kvt_ldmatrix<false>(a, p + 32 * step);
         if (shape::SCALED)
             KVT_UNROLL
         for (int half = 0; half < 2; half++) {
@@ -365,7 +365,7 @@ KVT_DEVICE void mla_values(const unsigned char *stage, struct mla &s, const floa
             mla_values_fp8<FORMAT>(stage, step, a, s);
         } else {
             uint32_t rest[4];
-            kvt_ldmatrix(rest, p + shape::P_REST_AT - shape::P_AT + 32 * step);
+            kvt_ldmatrix<false>(rest, p + shape::P_REST_AT - shape::P_AT + 32 * step);
             mla_values_bf16<FORMAT>(stage, step, a, rest, s);
         }
     }

@@ -79,3 +79,13 @@ void kvt_rng_attach(gsl_rng *rng, const struct kvt_stream *stream)
     kvt_assert(rng->type == kvt_rng_type);
     memcpy(rng->state, stream, sizeof *stream);
 }
+
+uint64_t kvt_hash_real(uint64_t hash, double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    hash = (hash ^ bits) * UINT64_C(0x9e3779b97f4a7c15);
+    hash ^= hash >> 29;
+    hash *= UINT64_C(0xbf58476d1ce4e5b9);
+    return hash ^ hash >> 32;
+}

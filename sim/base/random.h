@@ -54,4 +54,7 @@ extern const gsl_rng_type *const kvt_rng_type;
 /* Make rng (of kvt_rng_type) draw from a copy of stream. */
 void kvt_rng_attach(gsl_rng *rng, const struct kvt_stream *stream);
 
+/* A hash of what was hashed before and of one more number. */
+uint64_t kvt_hash_real(uint64_t hash, double value);
+
 #endif

@@ -110,20 +110,10 @@ static uint64_t hash_text(const char *text)
     return hash;
 }
 
-static uint64_t mix(uint64_t hash, double value)
-{
-    uint64_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    hash = (hash ^ bits) * UINT64_C(0x9e3779b97f4a7c15);
-    hash ^= hash >> 29;
-    hash *= UINT64_C(0xbf58476d1ce4e5b9);
-    return hash ^ hash >> 32;
-}
-
 static uint64_t mix_shape(uint64_t hash, enum kvt_family family, const struct kvt_work *work)
 {
     for (unsigned left = shapes[family]; left != 0; left &= left - 1)
-        hash = mix(hash, work->dim[__builtin_ctz(left)]);
+        hash = kvt_hash_real(hash, work->dim[__builtin_ctz(left)]);
     return hash;
 }
 

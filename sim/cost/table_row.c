@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "sim/base/random.h"
 #include "sim/base/units.h"
 #include "sim/cost/fit.h"
 #include "sim/model/weights.h"
@@ -73,30 +74,20 @@ static void dtype(struct kvt_row *row, const char *a, const char *b)
     snprintf(row->dtype, sizeof row->dtype, "%.30s%s%.60s", a, b[0] != '\0' ? " " : "", b);
 }
 
-static uint64_t mix(uint64_t hash, double value)
-{
-    uint64_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    hash = (hash ^ bits) * UINT64_C(0x9e3779b97f4a7c15);
-    hash ^= hash >> 29;
-    hash *= UINT64_C(0xbf58476d1ce4e5b9);
-    return hash ^ hash >> 32;
-}
-
 void kvt_row_finish(struct kvt_row *row, const enum kvt_dim dims[], int count, double more_shape,
                     double apart)
 {
     struct kvt_sample *s = &row->sample;
     const struct kvt_work *w = &s->work;
-    uint64_t shape = mix(1, more_shape);
+    uint64_t shape = kvt_hash_real(1, more_shape);
     for (int i = 0; i < count; i++)
-        shape = mix(shape, w->dim[dims[i]]);
+        shape = kvt_hash_real(shape, w->dim[dims[i]]);
     s->shape = shape;
-    uint64_t key = mix(shape, apart);
+    uint64_t key = kvt_hash_real(shape, apart);
     for (int d = 0; d < KVT_DIM_COUNT; d++)
-        key = mix(key, w->dim[d]);
-    key = mix(mix(mix(key, w->bytes), w->flops), w->batch);
-    s->key = mix(mix(key, w->context), w->windowed);
+        key = kvt_hash_real(key, w->dim[d]);
+    key = kvt_hash_real(kvt_hash_real(kvt_hash_real(key, w->bytes), w->flops), w->batch);
+    s->key = kvt_hash_real(kvt_hash_real(key, w->context), w->windowed);
 }
 #define FINISH(row, more, apart, ...)                                                              \
     kvt_row_finish(row, (const enum kvt_dim[]){__VA_ARGS__},                                       \

@@ -92,16 +92,7 @@ static kvt_ticks step_time(const struct kvt_des *engine, int32_t replica,
     const struct kvt_des_tap *tap = engine->spec.tap;
     if (tap != NULL && tap->run != NULL)
         return tap->run(tap->context, replica, step);
-    struct kvt_step_load load = {
-        .decodes = step->decodes,
-        .context = step->context,
-        .windowed = step->windowed,
-        .prompt_tokens = step->prompt_tokens,
-        .pairs = step->pairs,
-        .prompt_ends = step->prompt_ends,
-        .copied_tokens = step->copied_tokens,
-        .freed_tokens = step->freed_tokens,
-    };
+    struct kvt_step_load load = kvt_des_load(step);
     return kvt_costs_step(costs_of(engine, replica), &load);
 }
 

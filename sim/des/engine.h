@@ -31,6 +31,19 @@
 #include "sim/fault/faults.h"
 #include "sim/serve/core.h"
 
+/* What the time of a step depends on. */
+static inline struct kvt_step_load kvt_des_load(const struct kvt_step *step)
+{
+    return (struct kvt_step_load){.decodes = step->decodes,
+                                  .context = step->context,
+                                  .windowed = step->windowed,
+                                  .prompt_tokens = step->prompt_tokens,
+                                  .pairs = step->pairs,
+                                  .prompt_ends = step->prompt_ends,
+                                  .copied_tokens = step->copied_tokens,
+                                  .freed_tokens = step->freed_tokens};
+}
+
 struct kvt_link_spec {
     double bytes_per_s; /* of one `per` */
     enum kvt_link_scope per;

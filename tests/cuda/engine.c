@@ -19,6 +19,7 @@
 #include "runtime/drive.h"
 #include "runtime/validate.h"
 #include "tests/cuda/emulated.h"
+#include "tests/runtime/fleets.h"
 
 static const char *running;
 static int failures;
@@ -40,32 +41,8 @@ __attribute__((format(printf, 3, 4))) static bool check(bool holds, int line, co
 #define CHECK(holds, ...) check((holds), __LINE__, __VA_ARGS__)
 #define OK(expr)          check((expr) == KVT_OK, __LINE__, "%s: %s", #expr, err.text)
 
-#define GPU "{file: tests/runtime/small-gpu.yaml}"
-
-static const char disaggregated[] =
-    "model: {file: tests/runtime/tiny-gqa.yaml}\n"
-    "engine: sglang\n"
-    "fleet:\n"
-    "  prefill: {gpu: " GPU ", kv: bf16, page_tokens: 16, memory: {fraction: 0.5, pages: 40},\n"
-    "            scheduler: {chunk_tokens: 48, max_running: 8}}\n"
-    "  decode: {gpu: " GPU ", kv: fp8-scaled, page_tokens: 16,\n"
-    "           memory: {fraction: 0.5, pages: 7},\n"
-    "           scheduler: {max_running: 8, reserved_decode_tokens: 1}}\n"
-    "  link: {bandwidth: 1 GB/s, latency: 10 us, stream: by-chunk}\n"
-    "workload: {open: {rate: 2000 req/s, requests: 4, input: {uniform: {min: 17, max: 24}},\n"
-    "           output: {uniform: {min: 8, max: 24}}}}\n"
-    "run: {seed: 3}\n";
-
-static const char colocated[] =
-    "model: {file: tests/runtime/tiny-mla.yaml}\n"
-    "engine: vllm\n"
-    "fleet:\n"
-    "  serve: {gpu: " GPU ", weights: int4-g32, kv: fp8, page_tokens: 16,\n"
-    "          memory: {fraction: 0.9, pages: 8},\n"
-    "          scheduler: {chunk_tokens: 48, max_running: 8, max_model_len: 512}}\n"
-    "workload: {open: {rate: 2000 req/s, requests: 3, input: {uniform: {min: 17, max: 20}},\n"
-    "           output: {uniform: {min: 8, max: 20}}}}\n"
-    "run: {seed: 5}\n";
+static const char disaggregated[] = FLEETS_DISAGGREGATED("7", "4", "24", "24");
+static const char colocated[] = FLEETS_COLOCATED("8", "3", "20", "20");
 
 /* ---- a run that keeps its logits --------------------------------------------------------------
  */
