@@ -107,23 +107,37 @@ static void print_more(const struct kvt_search *search, const struct kvt_candida
     }
 }
 
+/* "TTFT p90 (ms)" of slo_ttft_p90_ms, of p90_ttft_ms. */
+static void print_column(const struct kvt_search *search, int32_t column, const char *label,
+                         FILE *out)
+{
+    char heading[48];
+    const char *name = search->columns.names[column];
+    const char *percentile = strncmp(name, "slo_", 4) == 0 ? strchr(name + 4, '_') + 1 : name;
+    snprintf(heading, sizeof heading, "%s %.*s (ms)", label, (int)strcspn(percentile, "_"),
+             percentile);
+    kvt_print_right(out, heading, 16);
+}
+
 static void print_front(const struct kvt_search *search, FILE *out)
 {
     char text[400], number[32];
     if (search->front_count < 2)
         return;
-    fputs("\ncost against latency, nothing in the domains is better in all of them:\n"
-          "     GPUs     USD/h   TTFT p90 (ms)    ITL p99 (ms)\n",
+    fputs("\ncost against latency, no other candidate is better in one and as good in the rest:\n"
+          "     GPUs     USD/h",
           out);
+    print_column(search, search->front_ttft, "TTFT", out);
+    print_column(search, search->front_itl, "ITL", out);
+    fputc('\n', out);
     for (int64_t i = 0; i < search->front_count && i < FRONT_SHOWN; i++) {
         const struct kvt_candidate *c = &search->candidates[search->front[i]];
         fprintf(out, "%c%8d%10.2f", search->front[i] == search->best ? '*' : ' ', c->gpus,
                 c->usd_per_h);
         kvt_print_right(
-            out, kvt_number_print(value_of(search, c, "p90_ttft_ms"), 0, number, sizeof number),
-            16);
+            out, kvt_number_print(c->values[search->front_ttft], 0, number, sizeof number), 16);
         kvt_print_right(
-            out, kvt_number_print(value_of(search, c, "p99_itl_ms"), 1, number, sizeof number), 16);
+            out, kvt_number_print(c->values[search->front_itl], 1, number, sizeof number), 16);
         fprintf(out, "   %s\n", settings_of(search, search->front[i], text));
     }
     if (search->front_count > FRONT_SHOWN)
@@ -181,6 +195,19 @@ static void print_best(const struct kvt_search *search, FILE *out)
     print_more(search, best, out);
 }
 
+/* No candidate was run: what kills most of them comes first. */
+static void print_none(const struct kvt_search *search, FILE *out)
+{
+    static char texts[REASONS_MAX][KVT_REASON_BYTES];
+    int64_t counts[REASONS_MAX];
+    int32_t count = kvt_search_reasons(search, texts, counts, REASONS_MAX);
+    fputs("nothing meets the SLO: no candidate can be run", out);
+    if (count > 0)
+        fprintf(out, ", %" PRId64 " of %" PRId64 " because:\n  %s", counts[0], search->count,
+                texts[0]);
+    fputc('\n', out);
+}
+
 void kvt_plan_print_text(const struct kvt_search *search, FILE *out)
 {
     char text[400];
@@ -198,7 +225,7 @@ void kvt_plan_print_text(const struct kvt_search *search, FILE *out)
         print_carries(search, out);
         print_more(search, c, out);
     } else {
-        fputs("nothing meets the SLO: no candidate could be run\n", out);
+        print_none(search, out);
     }
     print_front(search, out);
     print_reasons(search, out);

@@ -117,6 +117,29 @@ static void the_winner_is_that_of_running_everything(void)
     compare_winners("configs/examples/plan-split.yaml", NULL, 0);
 }
 
+/* Domains in which more is not better: what a search takes for granted is the order of cost, never
+ * that a dearer fleet serves better. */
+static void more_may_be_worse_or_cheaper(void)
+{
+    static const char *const sets[][3] = {
+        /* the dearest GPU is the slowest, the fastest the cheapest */
+        {"cost={h100-sxm: 0.5 USD/h, l4: 4 USD/h, t4: 9 USD/h}", "plan.front=false", NULL},
+        /* a larger batch of prompts breaks the ITL that a smaller one keeps */
+        {"fleet={choices: ["
+         "{serve: {replicas: 2, gpu: h100-sxm, scheduler: {batch_tokens: 8192}}},"
+         "{serve: {replicas: 3, gpu: h100-sxm, scheduler: {batch_tokens: 8192}}},"
+         "{serve: {replicas: 2, gpu: h100-sxm, scheduler: {batch_tokens: 1024}}},"
+         "{serve: {replicas: 4, gpu: h100-sxm, scheduler: {batch_tokens: 8192}}}]}",
+         "slo={ttft: {p90: 400 ms}, itl: {p99: 22 ms}}", "plan.front=false"},
+        /* replicas that a router does not use are only dearer */
+        {"fleet.serve={gpu: h100-sxm, replicas: {choices: [6, 1, 4, 2]}, router: {choices: "
+         "[least-tokens, round-robin]}}",
+         "plan.front=false", NULL},
+    };
+    for (int i = 0; i < 3; i++)
+        compare_winners(NULL, sets[i], sets[i][2] != NULL ? 3 : 2);
+}
+
 static void the_winner_of_the_shipped_domains_is_that_of_running_everything(void)
 {
     static const char *const sets[] = {"run.until=3 min", "fleet.serve.replicas={choices: [4, 8]}",
@@ -148,6 +171,52 @@ static void what_a_bound_drops_misses_when_it_is_run(void)
             CHECK_I64(w.search.candidates[c].state, KVT_CANDIDATE_MISSES, sets[i]);
         }
         CHECK_NOTE(pruned > 0, sets[i]);
+        kvt_search_release(&w.search);
+        world_end();
+    }
+}
+
+/* A load of outputs, whose prompts are nothing: one that a colocated fleet cannot decode in time,
+ * one that the decode role of a split fleet cannot, and whole requests. What the bound says is
+ * below what the run shows. */
+static const char many_outputs[] =
+    "model: llama-3.1-8b\n"
+    "engine: vllm\n"
+    "fleet:\n"
+    "  choices:\n"
+    "  - {serve: {replicas: 1, gpu: h100-sxm, scheduler: {max_running: 32}}}\n"
+    "  - {serve: {replicas: 2, gpu: l4, scheduler: {max_running: 64}, router: least-tokens}}\n"
+    "  - {prefill: {gpu: h100-sxm}, decode: {gpu: l4, scheduler: {max_running: 16}}}\n"
+    "  - {serve: {replicas: 6, gpu: h100-sxm, router: least-tokens}}\n"
+    "workload:\n"
+    "  open: {rate: 40 req/s, arrivals: poisson, input: 64, output: {lognormal: {mean: 300,\n"
+    "         p99: 1000}}, requests: 2000}\n"
+    "slo: {ttft: {p90: 400 ms}}\n"
+    "plan: {objective: gpus, resamples: 0}\n";
+
+static void outputs_that_cannot_be_decoded_in_time_are_ruled_out(void)
+{
+    static const char *const slos[] = {"slo={ttft: {p90: 400 ms}}", "slo={e2el: {p90: 12 s}}"};
+    char path[300];
+    snprintf(path, sizeof path, "%s", check_temp("outputs.yaml"));
+    CHECK_OK(kvt_file_write(path, many_outputs, strlen(many_outputs), &err), err);
+    for (int i = 0; i < 2; i++) {
+        double least[4];
+        if (!world_begin(path, &slos[i], 1))
+            return;
+        search(false, 0);
+        for (int c = 0; c < 4; c++) {
+            const struct kvt_candidate *candidate = &w.search.candidates[c];
+            least[c] = candidate->least;
+            CHECK_I64(candidate->state, c < 3 ? KVT_CANDIDATE_PRUNED : KVT_CANDIDATE_MEETS,
+                      slos[i]);
+            if (c < 3 && (i == 0 || c == 0))
+                CHECK_HOLDS(candidate->message, "output tokens take", "what is too much");
+        }
+        kvt_search_release(&w.search);
+        search(true, 0);
+        for (int c = 0; c < 3; c++)
+            CHECK_NOTE(w.search.candidates[c].worst >= least[c] && least[c] > 1, slos[i]);
         kvt_search_release(&w.search);
         world_end();
     }
@@ -216,6 +285,65 @@ static void candidates_that_cannot_be_built_are_counted_by_reason(void)
     world_end();
 }
 
+/* Bounds rule all of them out; the closest is known all the same, as without bounds. */
+static void a_pruned_candidate_may_be_the_closest(void)
+{
+    static const char *const sets[] = {"slo={ttft: {p90: 12 ms}, itl: {p99: 4 ms}}",
+                                       "fleet.serve.parallel={tp: {choices: [1, 2]}}"};
+    if (!small_begin(sets, 2))
+        return;
+    search(true, 0);
+    int64_t closest = w.search.closest;
+    double worst = closest >= 0 ? w.search.candidates[closest].worst : 0;
+    kvt_search_release(&w.search);
+    search(false, 0);
+    CHECK(closest >= 0);
+    CHECK_I64(w.search.closest, closest, "the closest is that of running everything");
+    if (w.search.closest >= 0)
+        CHECK(w.search.candidates[w.search.closest].worst == worst);
+    CHECK_NOTE(w.search.states[KVT_CANDIDATE_PRUNED] > 0, "not all of them were run for it");
+    kvt_search_release(&w.search);
+    world_end();
+}
+
+static void a_question_without_an_answer_is_refused(void)
+{
+    static const struct {
+        const char *set, *text;
+    } rows[] = {{"cost={l4: 1 USD/h}", "want the price of an hour of this GPU, got none"},
+                {"plan.lose=3", "plan.lose: want fewer than the 3 serve replicas, got 3"},
+                {"slo={choices: [{ttft: {p90: 1 s}}, {ttft: {p90: 2 s}}]}",
+                 "slo: want one value, which every fleet is judged by, got a domain"}};
+    const struct kvt_search_options how = {.threads = 1};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *sets[] = {"fleet.serve.gpu=h100-sxm", rows[i].set};
+        struct kvt_err why = {0};
+        if (!small_begin(sets, 2))
+            return;
+        CHECK_FAILS(kvt_search_run(&w.search, &w.points, &how, &why), why, KVT_ECONFIG);
+        CHECK_HOLDS(why.text, rows[i].text, rows[i].set);
+        kvt_search_release(&w.search);
+        world_end();
+    }
+}
+
+/* A fleet of which one role has a price is not cheap: its price is not known. */
+static void a_fleet_with_half_a_price_has_none(void)
+{
+    static const char *const sets[] = {
+        "fleet={choices: [{serve: {replicas: 2, gpu: h100-sxm}}, {prefill: {gpu: h100-sxm}, "
+        "decode: {gpu: l40s}}]}",
+        "cost={h100-sxm: 2.5 USD/h}"};
+    if (!small_begin(sets, 2))
+        return;
+    search(false, 0);
+    CHECK_I64(w.search.best, 0, "the one whose price is known");
+    CHECK_I64(w.search.candidates[1].state, KVT_CANDIDATE_CONTRADICTS, "no price");
+    CHECK_HOLDS(w.search.candidates[1].message, "cost.l40s", "whose");
+    kvt_search_release(&w.search);
+    world_end();
+}
+
 static void a_fleet_that_may_lose_a_replica_needs_more(void)
 {
     static const char *const sets[] = {"plan.lose=1", "fleet.serve.gpu=h100-sxm",
@@ -279,6 +407,12 @@ const struct check_test check_search[] = {
     {"the winner is that of running everything", the_winner_is_that_of_running_everything, false},
     {"the winner of the shipped domains is that of running everything",
      the_winner_of_the_shipped_domains_is_that_of_running_everything, true},
+    {"more may be worse or cheaper", more_may_be_worse_or_cheaper, false},
+    {"outputs that cannot be decoded in time are ruled out",
+     outputs_that_cannot_be_decoded_in_time_are_ruled_out, false},
+    {"a pruned candidate may be the closest", a_pruned_candidate_may_be_the_closest, false},
+    {"a question without an answer is refused", a_question_without_an_answer_is_refused, false},
+    {"a fleet with half a price has none", a_fleet_with_half_a_price_has_none, false},
     {"what a bound drops misses when it is run", what_a_bound_drops_misses_when_it_is_run, false},
     {"threads change nothing", threads_change_nothing, false},
     {"an SLO that nothing meets has a closest candidate",

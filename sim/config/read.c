@@ -184,6 +184,20 @@ static double target_percentile(const char *key)
     return percent > 0 && percent < 100 && key[1] != '+' ? percent / 100 : -1;
 }
 
+/* A domain takes the place of a key that the schema knows, so of the whole map. false: told. */
+static bool is_no_domain(struct kvt_reader *r, const struct kvt_yaml *child, const char *below,
+                         const char *whole)
+{
+    const struct kvt_rule any = {0};
+    if (kvt_yaml_domain(&any, child) == NULL)
+        return true;
+    kvt_complain(r, child->where, below,
+                 "want a value, got a domain; a domain is of the whole %s: {choices: [{%s: ...}, "
+                 "{%s: ...}]}",
+                 whole, child->key, child->key);
+    return false;
+}
+
 static void read_target(struct kvt_reader *r, const struct kvt_yaml *node,
                         struct kvt_config_target *target, const char *path)
 {
@@ -204,6 +218,8 @@ static void read_target(struct kvt_reader *r, const struct kvt_yaml *node,
                          KVT_PERCENTILES_MAX);
             return;
         }
+        if (!is_no_domain(r, child, below, path))
+            continue;
         struct kvt_complaint why;
         target->percentile[target->count] = percentile;
         if (kvt_value_parse(&seconds, child, &target->seconds[target->count], r->store, &why))
@@ -227,6 +243,8 @@ static void read_named(struct kvt_reader *r, const struct kvt_rule *rule,
             kvt_complain(r, child->key_where, below, "want at most %d entries", KVT_NAMED_MAX);
             return;
         }
+        if (!is_no_domain(r, child, below, path))
+            continue;
         int32_t i = named->count;
         named->key[i] = child->key;
         named->where[i] = child->where;

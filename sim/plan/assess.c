@@ -20,32 +20,54 @@ static void say(struct kvt_candidate *candidate, enum kvt_candidate_state state,
 
 /* ---- price -------------------------------------------------------------------------------- */
 
+static bool has_price(const struct kvt_config *config, const struct kvt_gpu *gpu)
+{
+    bool has = gpu->usd_per_hour > 0;
+    for (int32_t i = 0; i < config->cost.count; i++)
+        has = has || kvt_gpu_is_named(gpu, config->cost.key[i]);
+    return has;
+}
+
+/* Without a replica that may be lost, or a price that the objective needs, there is no answer. */
+static enum kvt_status price_role(struct kvt_candidate *candidate, const struct kvt_config *config,
+                                  enum kvt_role role, struct kvt_role_memory *plan, double *gpus,
+                                  struct kvt_err *err)
+{
+    int32_t replicas = config->roles[role].replicas;
+    KVT_TRY(kvt_role_memory_plan(config, role, plan, NULL, err));
+    double more = (double)plan->memory.gpus_per_replica * replicas;
+    *gpus += more;
+    candidate->usd_per_h += more * kvt_fleet_usd_per_gpu(config, &plan->gpu, NULL);
+    candidate->is_unanswerable = true;
+    if (config->plan.lose >= replicas)
+        return kvt_err_at(err, KVT_ECONFIG, kvt_config_where(config, "plan.lose"),
+                          "plan.lose: want fewer than the %d %s replicas, got %" PRId64, replicas,
+                          kvt_role_names[role], config->plan.lose);
+    if (config->plan.objective != KVT_OBJECTIVE_GPUS && !has_price(config, &plan->gpu))
+        return kvt_err_at(err, KVT_ECONFIG, kvt_config_where(config, "cost"),
+                          "cost.%s: want the price of an hour of this GPU, got none",
+                          plan->gpu.name);
+    candidate->is_unanswerable = false;
+    return KVT_OK;
+}
+
 static enum kvt_status price_roles(struct kvt_candidate *candidate, const struct kvt_config *config,
                                    struct kvt_err *err)
 {
     struct kvt_role_memory *plan = malloc(sizeof *plan);
     enum kvt_status status = plan != NULL ? KVT_OK : kvt_err_set(err, KVT_ENOMEM, "no memory");
-    double usd_per_h = 0, gpus = 0;
-    for (int role = 0; role < KVT_ROLE_COUNT && status == KVT_OK; role++) {
-        if (!config->roles[role].present)
-            continue;
-        status = kvt_role_memory_plan(config, (enum kvt_role)role, plan, NULL, err);
-        if (status != KVT_OK)
-            break;
-        double more = (double)plan->memory.gpus_per_replica * config->roles[role].replicas;
-        gpus += more;
-        usd_per_h += more * kvt_fleet_usd_per_gpu(config, &plan->gpu, NULL);
-    }
+    double gpus = 0;
+    candidate->usd_per_h = 0;
+    for (int role = 0; role < KVT_ROLE_COUNT && status == KVT_OK; role++)
+        if (config->roles[role].present)
+            status = price_role(candidate, config, (enum kvt_role)role, plan, &gpus, err);
     free(plan);
     candidate->gpus = gpus < INT32_MAX ? (int32_t)gpus : INT32_MAX;
-    candidate->usd_per_h = usd_per_h;
-    if (status != KVT_OK)
-        return status;
-    if (config->plan.objective != KVT_OBJECTIVE_GPUS && usd_per_h <= 0)
-        return kvt_err_set(err, KVT_ECONFIG, "cost: want the price of its GPU, got none");
-    candidate->objective =
-        config->plan.objective == KVT_OBJECTIVE_GPUS ? (double)candidate->gpus : usd_per_h;
-    return KVT_OK;
+    if (status == KVT_OK)
+        candidate->objective = config->plan.objective == KVT_OBJECTIVE_GPUS
+                                   ? (double)candidate->gpus
+                                   : candidate->usd_per_h;
+    return status;
 }
 
 enum kvt_status kvt_candidate_price(struct kvt_candidate *candidate,
@@ -65,7 +87,9 @@ enum kvt_status kvt_candidate_price(struct kvt_candidate *candidate,
         candidate->state = KVT_CANDIDATE_MISSES;
         status = price_roles(candidate, config, &own);
         if (status != KVT_OK)
-            say(candidate, KVT_CANDIDATE_UNFIT, own.text);
+            say(candidate,
+                candidate->is_unanswerable ? KVT_CANDIDATE_CONTRADICTS : KVT_CANDIDATE_UNFIT,
+                own.text);
         kvt_config_release(config);
     }
     free(config);
@@ -103,8 +127,9 @@ static void judge(struct kvt_candidate *candidate, const struct kvt_evaluation *
         snprintf(candidate->limit, sizeof candidate->limit, "%s %s%s",
                  kvt_latency_labels[bound->latency],
                  kvt_percentile_print(bound->percentile, percentile, sizeof percentile), which);
-        snprintf(candidate->message, sizeof candidate->message, "%s %.4g ms, want %.4g ms",
-                 candidate->limit, s->slo_value_ms[i], limit_ms);
+        double value = s->slo_value_ms[i];
+        snprintf(candidate->message, sizeof candidate->message, "%s %.*f ms, want %.6g ms",
+                 candidate->limit, value < 100 ? 1 : 0, value, limit_ms);
     }
     if (rejected <= run->simulation.config->plan.rejected * arrived)
         return;
@@ -152,8 +177,9 @@ static enum kvt_status run_fleet(struct kvt_candidate *candidate, struct place *
     KVT_TRY(kvt_evaluation_init(&at->run, config, &options, err));
     if (how->prune) {
         char detail[160];
-        enum kvt_status status = kvt_bounds_judge(&at->run.simulation, config->plan.rejected,
-                                                  &candidate->bound, detail, sizeof detail, err);
+        enum kvt_status status =
+            kvt_bounds_judge(&at->run.simulation, config->plan.rejected, &candidate->bound,
+                             &candidate->least, detail, sizeof detail, err);
         if (status != KVT_OK || candidate->bound != KVT_BOUND_NONE) {
             kvt_evaluation_release(&at->run);
             say(candidate, KVT_CANDIDATE_PRUNED, detail);

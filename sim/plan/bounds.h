@@ -9,9 +9,11 @@
  *   itl       each gap takes a step at least: the cheapest step of one request
  *   ttft      a prompt of m tokens takes m * min tokens(x)/x over x <= m, its pairs, its launches
  *   e2el      that, and a cheapest step for each further token
- *   load      by the last arrival + limit the prompts of the share p of the requests that must meet
- *             a TTFT are computed: replicas * (last - first arrival + limit) >= the work of the
- *             cheapest share p
+ *   load      by the last arrival + limit the share p of the requests that must meet a TTFT has
+ *             had its prompts computed, and all of it is done but what can be in flight: the work
+ *             of the cheapest prompts and, that many fewer, of the cheapest outputs fits into
+ *             replicas * (last - first arrival + limit) of their role. A limit of the E2EL says
+ *             so of whole requests. Work of a token: the least share of any step of any batch
  *
  * A percentile q over n values is numpy's: at least n - floor(q (n - 1)) values above the limit put
  * it above. 0.4 % are left for the bins of the histograms. Nothing is said of loads with clients
@@ -29,7 +31,7 @@
     X(ITL,     "a single step is slower than the ITL bound")                 \
     X(TTFT,    "prompts alone take longer than the TTFT bound")              \
     X(E2EL,    "requests alone take longer than the E2EL bound")             \
-    X(LOAD,    "prompts are more work than the prefill GPUs can do in time")
+    X(LOAD,    "the load is more work than its GPUs can do in time")
 /* clang-format on */
 #define X(name, text) KVT_BOUND_##name,
 enum kvt_bound { KVT_BOUNDS(X) KVT_BOUND_COUNT };
@@ -37,10 +39,11 @@ enum kvt_bound { KVT_BOUNDS(X) KVT_BOUND_COUNT };
 extern const char *const kvt_bound_texts[KVT_BOUND_COUNT];
 
 /* The first bound that rules out the simulation, which was initialised and has not run; NONE: it
- * has to be run. rejected: the share of the requests that may be rejected. detail gets the figures.
- * Two passes over the requests and a sort, some 100 ns a request. KVT_ENOMEM only. */
+ * has to be run. rejected: the share of the requests that may be rejected. least: what is at least
+ * the run's largest value/limit; infinite for REJECTS, 0 for NONE. detail gets the figures. Passes
+ * over the requests and sorts, some 500 ns a request. KVT_ENOMEM only. */
 enum kvt_status kvt_bounds_judge(const struct kvt_simulation *simulation, double rejected,
-                                 enum kvt_bound *bound, char *detail, size_t size_bytes,
-                                 struct kvt_err *err);
+                                 enum kvt_bound *bound, double *least, char *detail,
+                                 size_t size_bytes, struct kvt_err *err);
 
 #endif

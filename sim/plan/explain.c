@@ -51,6 +51,8 @@ static enum kvt_status draw_front(struct kvt_search *search, struct kvt_err *err
     const struct kvt_config_slo *slo = &search->points->config->slo;
     int32_t ttft = front_column(search, "ttft", &slo->ttft, "p90_ttft_ms");
     int32_t itl = front_column(search, "itl", &slo->itl, "p99_itl_ms");
+    search->front_ttft = ttft;
+    search->front_itl = itl;
     struct kvt_candidate **meets = calloc((size_t)search->count, sizeof *meets);
     int64_t count = 0;
     if (meets == NULL)
@@ -251,15 +253,34 @@ enum kvt_status kvt_search_explain(struct kvt_search *search,
 
 /* ---- reasons ------------------------------------------------------------------------------ */
 
-/* The first clause of a message without its place, and N for every number that stands alone, so
- * that equal reasons are equal. */
-static void generalise(const char *message, char out[KVT_REASON_BYTES])
+/* The message behind "--set key=value: ", where it begins with one of the sets of the candidate, or
+ * behind "file:line:column: ". */
+static const char *without_place(const struct kvt_points *points, int64_t number,
+                                 const char *message)
+{
+    char set[KVT_POINT_MESSAGE];
+    for (int32_t d = 0; d < points->config->domains; d++) {
+        int bytes =
+            snprintf(set, sizeof set, "--set %s=%s: ", kvt_config_domain(points->config, d)->path,
+                     kvt_points_text(points, number, d));
+        if (bytes < (int)sizeof set && strncmp(message, set, (size_t)bytes) == 0)
+            return message + bytes;
+    }
+    for (int32_t i = 0; i < points->set_count; i++) {
+        int bytes = snprintf(set, sizeof set, "--set %s: ", points->sets[i]);
+        if (bytes < (int)sizeof set && strncmp(message, set, (size_t)bytes) == 0)
+            return message + bytes;
+    }
+    const char *stop = strstr(message, ": ");
+    bool has_place = stop != NULL && strpbrk(message, ":") < stop;
+    return has_place ? stop + 2 : message;
+}
+
+/* The first clause of a message, and N for every number that stands alone, so that equal reasons
+ * are equal. */
+static void generalise(const char *text, char out[KVT_REASON_BYTES])
 {
     size_t used = 0;
-    const char *text = message;
-    const char *stop = strstr(text, ": ");
-    bool has_place = stop != NULL && (strncmp(text, "--set ", 6) == 0 || strpbrk(text, ":") < stop);
-    text = has_place ? stop + 2 : text;
     for (const char *c = text; *c != '\0' && *c != '\n' && used + 2 < KVT_REASON_BYTES; c++) {
         bool ends = c[0] == ';' || (c[0] == ':' && c[1] == ' ' && c - text > 20 && used > 20 &&
                                     strncmp(text, "fleet.", 6) != 0);
@@ -274,13 +295,14 @@ static void generalise(const char *message, char out[KVT_REASON_BYTES])
     out[used] = '\0';
 }
 
-static void reason_of(const struct kvt_candidate *c, char out[KVT_REASON_BYTES])
+static void reason_of(const struct kvt_search *search, int64_t number, char out[KVT_REASON_BYTES])
 {
+    const struct kvt_candidate *c = &search->candidates[number];
     out[0] = '\0';
     switch (c->state) {
     case KVT_CANDIDATE_CONTRADICTS:
     case KVT_CANDIDATE_UNFIT:
-        generalise(c->message, out);
+        generalise(without_place(search->points, number, c->message), out);
         break;
     case KVT_CANDIDATE_PRUNED:
         snprintf(out, KVT_REASON_BYTES, "%s", kvt_bound_texts[c->bound]);
@@ -306,7 +328,7 @@ int32_t kvt_search_reasons(const struct kvt_search *search, char (*texts)[KVT_RE
     int32_t count = 0;
     for (int64_t i = 0; i < search->count; i++) {
         char reason[KVT_REASON_BYTES];
-        reason_of(&search->candidates[i], reason);
+        reason_of(search, i, reason);
         int32_t at_index = 0;
         while (at_index < count && strcmp(texts[at_index], reason) != 0)
             at_index++;

@@ -189,10 +189,72 @@ static void count_states(struct kvt_search *search)
                         search->states[KVT_CANDIDATE_UNSURE] + search->states[KVT_CANDIDATE_MEETS];
 }
 
+/* Where nothing can be run and the question is at fault, not the fleets: say so, by the largest. */
+static enum kvt_status check_question(const struct kvt_search *search, struct kvt_err *err)
+{
+    const struct kvt_candidate *worst = NULL;
+    for (int64_t i = 0; i < search->count; i++) {
+        const struct kvt_candidate *c = &search->candidates[i];
+        if (c->state == KVT_CANDIDATE_MISSES)
+            return KVT_OK;
+        if (c->is_unanswerable && (worst == NULL || c->gpus > worst->gpus))
+            worst = c;
+    }
+    return worst == NULL ? KVT_OK : kvt_err_set(err, KVT_ECONFIG, "%s", worst->message);
+}
+
+/* ---- pruned candidates that may be the closest -------------------------------------------- */
+
+#define TURN 8 /* that are run at once; not the number of threads, for equal results */
+
+static int by_least(const void *a, const void *b)
+{
+    int64_t i = *(const int64_t *)a, j = *(const int64_t *)b;
+    int order = compare(sorted[i].least, sorted[j].least);
+    return order != 0 ? order : (i > j) - (i < j);
+}
+
+/* Nothing meets the SLO: run those that bounds had dropped until no bound of the others leaves them
+ * nearer to it than the nearest run. */
+static void run_pruned(struct job *job)
+{
+    struct kvt_search *search = job->search;
+    const struct kvt_assess_how how = {.stop = job->options->stop};
+    double nearest = (double)INFINITY;
+    int64_t count = 0;
+    for (int64_t i = 0; i < search->count; i++) {
+        nearest = fmin(nearest, search->candidates[i].worst);
+        if (search->candidates[i].state == KVT_CANDIDATE_PRUNED)
+            job->order[count++] = i;
+    }
+    sorted = search->candidates;
+    qsort(job->order, (size_t)count, sizeof *job->order, by_least);
+    for (int64_t from = 0; from < count && !is_stopped(job); from += TURN) {
+        int64_t to = from + TURN < count ? from + TURN : count;
+        if (!(search->candidates[job->order[from]].least < nearest))
+            break;
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads_of(job))
+        for (int64_t k = from; k < to; k++) {
+            struct kvt_err why = {0};
+            if (!is_stopped(job))
+                kvt_candidate_assess(&search->candidates[job->order[k]], search->points,
+                                     job->order[k], &search->columns, &how, NULL, &why);
+            if (why.status != KVT_OK)
+                note(job, &why);
+        }
+        for (int64_t k = from; k < to; k++)
+            nearest = fmin(nearest, search->candidates[job->order[k]].worst);
+    }
+}
+
 static enum kvt_status search_all(struct job *job, struct kvt_err *err)
 {
     price_all(job);
+    if (job->status == KVT_OK && !is_stopped(job))
+        KVT_TRY(check_question(job->search, err));
     run_all(job);
+    if (job->search->best < 0)
+        run_pruned(job);
     if (job->status != KVT_OK)
         return kvt_err_set(err, job->status, "%s", job->err.text);
     if (is_stopped(job))
@@ -201,6 +263,23 @@ static enum kvt_status search_all(struct job *job, struct kvt_err *err)
                            job->search->count);
     count_states(job->search);
     return kvt_search_explain(job->search, job->options, err);
+}
+
+/* What is asked for is no choice: a search over SLOs would take the laxest. */
+static enum kvt_status check_config(const struct kvt_config *config, struct kvt_err *err)
+{
+    if (config->slo.ttft.count + config->slo.itl.count + config->slo.e2el.count == 0)
+        return kvt_err_at(err, KVT_ECONFIG, (struct kvt_where){.file = config->path},
+                          "want an slo that the fleet has to keep, got none");
+    for (int32_t d = 0; d < config->domains; d++) {
+        const struct kvt_config_domain *domain = kvt_config_domain(config, d);
+        if (strncmp(domain->path, "slo", 3) == 0 || strncmp(domain->path, "plan", 4) == 0)
+            return kvt_err_at(err, KVT_ECONFIG, domain->where,
+                              "%s: want one value, which every fleet is judged by, got a domain "
+                              "(sweep takes it)",
+                              domain->path);
+    }
+    return KVT_OK;
 }
 
 enum kvt_status kvt_search_run(struct kvt_search *search, const struct kvt_points *points,
@@ -214,9 +293,7 @@ enum kvt_status kvt_search_run(struct kvt_search *search, const struct kvt_point
                                   .carries = (double)NAN,
                                   .rate = (double)NAN};
     const struct kvt_config *config = points->config;
-    if (config->slo.ttft.count + config->slo.itl.count + config->slo.e2el.count == 0)
-        return kvt_err_at(err, KVT_ECONFIG, (struct kvt_where){.file = config->path},
-                          "want an slo that the fleet has to keep, got none");
+    KVT_TRY(check_config(config, err));
     KVT_TRY(kvt_point_columns_init(&search->columns, points, (int32_t)config->plan.resamples, err));
     struct job *job = calloc(1, sizeof *job);
     if (job == NULL)

@@ -3,8 +3,9 @@
  *
  * Every point of the domains (points.h) is a candidate. In this order, each cheaper than the next:
  *
- *   CONTRADICTS  its keys exclude each other (a dp that does not divide tp)
- *   UNFIT        its model does not fit its GPUs, or it has no price or calibration
+ *   CONTRADICTS  its keys exclude each other (a dp that does not divide tp), or what is asked: no
+ *                price for an objective in USD, no replica left with plan.lose down
+ *   UNFIT        its model does not fit its GPUs, or it has no calibration
  *   PRUNED       a bound that no schedule beats breaks the SLO (bounds.h)
  *   MISSES       its run breaks the SLO, or rejects more than plan.rejected
  *   UNSURE       its run meets the SLO, but fewer than plan.confidence of its resamples do
@@ -17,7 +18,9 @@
  * in the order of (objective, worst, number), until one is sure enough. That one is the best: the
  * same as that of running everything, for bounds drop only what misses.
  *
- * What comes out does not depend on the number of threads.
+ * Where nothing meets the SLO, pruned candidates whose bound is nearer to it than any run are run
+ * too, the nearest first, until the closest is known. What comes out does not depend on the number
+ * of threads.
  */
 #ifndef KVT_PLAN_SEARCH_H
 #define KVT_PLAN_SEARCH_H
@@ -42,8 +45,10 @@ struct kvt_candidate {
     enum kvt_bound bound; /* that pruned it */
     int32_t gpus;
     bool on_front;
+    bool is_unanswerable;        /* it CONTRADICTS what is asked: no price, no replica to lose */
     double usd_per_h, objective; /* NaN where unknown */
     double worst;                /* largest value/limit of the SLO's bounds; infinite: no result */
+    double least;                /* what the bound that pruned it leaves of worst; else 0 */
     double confidence;           /* share of its resamples that meet the SLO; NaN: none were run */
     double *values;              /* [columns] of its run, without losses; NaN where not run */
     char limit[80];              /* the bound that is worst: "TTFT p90", "rejected" */
@@ -74,12 +79,14 @@ struct kvt_search {
     int64_t closest;                  /* without a best: the run with the smallest worst; or -1 */
     int64_t cheaper;                  /* the dearest of those cheaper than the best; or -1 */
     int64_t *front, front_count;      /* by objective; owned */
+    int32_t front_ttft, front_itl;    /* columns that the front is drawn over */
     struct kvt_search_more more[KVT_ROLE_COUNT];
     double carries; /* times this traffic at which best or closest still meets the SLO; NaN */
     double rate;    /* req/s of this traffic; NaN in a closed loop */
 };
 
-/* Search. KVT_ECONFIG without an SLO, KVT_EINTR when stopped. That nothing meets the SLO is KVT_OK
+/* Search. KVT_ECONFIG without an SLO, and where no candidate can answer what is asked (no price, no
+ * replica to lose); KVT_EINTR when stopped. That nothing meets the SLO is KVT_OK
  * with best -1. Release in any case. */
 enum kvt_status kvt_search_run(struct kvt_search *search, const struct kvt_points *points,
                                const struct kvt_search_options *options, struct kvt_err *err);
