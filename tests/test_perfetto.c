@@ -158,6 +158,84 @@ static int64_t count_of(const struct tally *tally, const char *name)
     return count;
 }
 
+/* ---- as trace_processor imports it ---- */
+
+/* What an importer of Chrome's JSON does: events sorted by time, equal ones in the order of the
+ * file; a lane's slices on a stack; an end of an arrow bound to the slice on top. */
+struct imported {
+    const json_t *event;
+    json_int_t ns;
+    size_t place;
+};
+
+static int by_time(const void *x, const void *y)
+{
+    const struct imported *a = x, *b = y;
+    if (a->ns != b->ns)
+        return a->ns < b->ns ? -1 : 1;
+    return a->place < b->place ? -1 : a->place > b->place;
+}
+
+static json_int_t whole(const json_t *event, const char *key)
+{
+    return json_integer_value(json_object_get(event, key));
+}
+
+/* The slice that is open in the lane of events[at] when it is its turn, or NULL: the last that
+ * began before it. */
+static const json_t *open_slice_at(const struct imported *events, size_t at)
+{
+    for (size_t i = at; i-- > 0;) {
+        const json_t *e = events[i].event;
+        if (strcmp(json_string_value(json_object_get(e, "ph")), "X") != 0 ||
+            whole(e, "tid") != whole(events[at].event, "tid"))
+            continue;
+        return events[i].ns + ns_of(e, "dur") >= events[at].ns ? e : NULL;
+    }
+    return NULL;
+}
+
+/* Arrows lead from where the request was prefilled to where it is decoded; a thread belongs to one
+ * process; process 0 is nobody's. */
+static void check_import(const json_t *root)
+{
+    const json_t *list = json_object_get(root, "traceEvents"), *event;
+    size_t count = json_array_size(list), i;
+    struct imported *events = calloc(count + 1, sizeof *events);
+    json_int_t *process = calloc((size_t)1 << 16, sizeof *process);
+    int64_t unbound = 0, wrong = 0, shared = 0;
+    if (events == NULL || process == NULL) {
+        free(events);
+        free(process);
+        return;
+    }
+    json_array_foreach(list, i, event) events[i] = (struct imported){event, ns_of(event, "ts"), i};
+    qsort(events, count, sizeof *events, by_time);
+    for (i = 0; i < count; i++) {
+        const char *kind = json_string_value(json_object_get(events[i].event, "ph"));
+        json_int_t thread = whole(events[i].event, "tid"), pid = whole(events[i].event, "pid");
+        size_t slot = (size_t)thread & 0xffff;
+        shared += pid <= 0 || thread <= 0 || (process[slot] != 0 && process[slot] != pid);
+        process[slot] = pid;
+        if (kind[0] != 's' && kind[0] != 'f')
+            continue;
+        const json_t *slice = open_slice_at(events, i);
+        unbound += slice == NULL;
+        if (slice == NULL)
+            continue;
+        const char *name = json_string_value(json_object_get(slice, "name"));
+        bool fits = kind[0] == 'f' ? strcmp(name, "decode") == 0
+                                   : strcmp(name, "hand-off") == 0 || strcmp(name, "prefill") == 0;
+        wrong += !fits ||
+                 whole(json_object_get(slice, "args"), "request") != whole(events[i].event, "id");
+    }
+    CHECK_I64(unbound, 0, "ends of arrows without a slice");
+    CHECK_I64(wrong, 0, "ends of arrows at another request or phase");
+    CHECK_I64(shared, 0, "threads of two processes, or of process 0");
+    free(events);
+    free(process);
+}
+
 static void a_trace_is_what_the_format_wants(void)
 {
     char *text = trace_of("tests/twins/handoff.yaml", NULL, 0, false);
@@ -168,6 +246,7 @@ static void a_trace_is_what_the_format_wants(void)
     struct tally tally = tally_of(root);
     CHECK_NOTE(tally.fits, "every event has its fields");
     check_lanes(&tally);
+    check_import(root);
     CHECK_NOTE(tally.starts > 0, "there are hand-offs");
     CHECK_I64(tally.ends, tally.starts, "every hand-off that begins ends");
     CHECK_I64(count_of(&tally, "transfer"), tally.starts, "and has a transfer");
@@ -185,6 +264,7 @@ static void preempted_requests_leave_their_lane_and_come_back(void)
     struct tally tally = tally_of(root);
     CHECK_NOTE(tally.fits, "every event has its fields");
     check_lanes(&tally);
+    check_import(root);
     CHECK_NOTE(tally.instants > 1000, "preemptions are instants");
     CHECK_NOTE(count_of(&tally, "prefill") >= 1500, "each request was admitted");
     CHECK_I64(count_of(&tally, "decode"), 1500, "and made its first token once");

@@ -89,6 +89,18 @@ static void lane_free(struct kvt_perfetto *trace, int32_t replica, int32_t lane)
 
 /* ---- events ---- */
 
+/* Process 0 is the idle one of any system, for a reader of traces; thread numbers are one's own in
+ * all of them, for a name is given to a number. */
+static int32_t process_of(int32_t replica)
+{
+    return replica + 2;
+}
+
+static int32_t thread_of(const struct kvt_perfetto *trace, int32_t replica, int32_t lane)
+{
+    return (lane + 1) * (trace->replicas + 2) + process_of(replica);
+}
+
 /* The fields that all events have; the caller writes the rest from a comma on,
  * and the brace. */
 static FILE *event(struct kvt_perfetto *trace, const char *name, char kind, int32_t process,
@@ -105,7 +117,7 @@ static FILE *event(struct kvt_perfetto *trace, const char *name, char kind, int3
 static void instant(struct kvt_perfetto *trace, const char *name, const struct kvt_decision *d,
                     const char *what)
 {
-    FILE *out = event(trace, name, 'i', d->replica + 1, 0, d->time);
+    FILE *out = event(trace, name, 'i', process_of(d->replica), process_of(d->replica), d->time);
     fprintf(out, ",\"s\":\"%c\",\"args\":{\"request\":%d,\"%s\":%" PRId64 "}}",
             d->replica >= 0 ? 'p' : 'g', d->request, what, d->count);
 }
@@ -118,15 +130,42 @@ static struct kvt_perfetto_slice *slice_on(struct kvt_perfetto_request *request,
     return NULL;
 }
 
+/* The arrow of a hand-off, from the slice in which prefill sent the first KV to the one in which
+ * decode has it all. A reader of the trace binds an end of an arrow to the slice that is open in
+ * its lane once the events are sorted by time, those of one time in the order of the file: so each
+ * end stands right behind its slice, and lies inside it. */
+static void arrow(struct kvt_perfetto *trace, const struct kvt_perfetto_slice *slice, int64_t r,
+                  kvt_ticks end)
+{
+    struct kvt_perfetto_request *request = &trace->requests[r];
+    bool is_decode = slice->replica == request->decode_replica;
+    char kind;
+    if (request->sent && !request->has_start && !is_decode && request->sent_at <= end)
+        kind = 's';
+    else if (request->sent && !request->has_end && is_decode && slice->phase == DECODE)
+        kind = 'f';
+    else
+        return;
+    bool later = kind == 's' && request->sent_at > slice->start;
+    request->has_start = request->has_start || kind == 's';
+    request->has_end = request->has_end || kind == 'f';
+    FILE *out = event(trace, "hand-off", kind, process_of(slice->replica),
+                      thread_of(trace, slice->replica, slice->lane),
+                      later ? request->sent_at : slice->start);
+    fprintf(out, ",\"cat\":\"hand-off\",\"id\":%" PRId64 "%s}", r,
+            kind == 'f' ? ",\"bp\":\"e\"" : "");
+}
+
 static void print_slice(struct kvt_perfetto *trace, const struct kvt_perfetto_slice *slice,
                         int64_t r, kvt_ticks end)
 {
     int64_t ns = kvt_ns_from_ticks(end) - kvt_ns_from_ticks(slice->start);
-    FILE *out =
-        event(trace, phases[slice->phase], 'X', slice->replica + 1, slice->lane + 1, slice->start);
+    FILE *out = event(trace, phases[slice->phase], 'X', process_of(slice->replica),
+                      thread_of(trace, slice->replica, slice->lane), slice->start);
     fprintf(out,
             ",\"dur\":%" PRId64 ".%03d,\"cat\":\"request\",\"args\":{\"request\":%" PRId64 "}}",
             ns / 1000, (int)(ns % 1000), r);
+    arrow(trace, slice, r, end);
 }
 
 static void close_slice(struct kvt_perfetto *trace, int64_t r, int32_t replica, kvt_ticks time)
@@ -159,24 +198,13 @@ static void open_slice(struct kvt_perfetto *trace, int64_t r, int32_t replica, i
         *slice = (struct kvt_perfetto_slice){time, lane, (int16_t)replica, (int16_t)phase};
 }
 
-/* Prefill hands KV over: an arrow from its lane to the decode replica's. */
-static void flow(struct kvt_perfetto *trace, const struct kvt_decision *d, char kind)
-{
-    const struct kvt_perfetto_slice *slice = slice_on(&trace->requests[d->request], d->replica);
-    if (slice == NULL)
-        return;
-    FILE *out = event(trace, "hand-off", kind, d->replica + 1, slice->lane + 1, d->time);
-    fprintf(out, ",\"cat\":\"hand-off\",\"id\":%d%s}", d->request,
-            kind == 'f' ? ",\"bp\":\"e\"" : "");
-}
-
 static void send(struct kvt_perfetto *trace, const struct kvt_decision *d)
 {
     struct kvt_perfetto_request *request = &trace->requests[d->request];
     if (request->sent)
         return;
     request->sent = true;
-    flow(trace, d, 's');
+    request->sent_at = d->time;
     if (request->decode_replica != NOBODY)
         open_slice(trace, d->request, request->decode_replica, TRANSFER, d->time);
 }
@@ -216,7 +244,6 @@ static void add_of_request(struct kvt_perfetto *trace, const struct kvt_decision
         break;
     case KVT_DECIDE_RECV:
         open_slice(trace, d->request, d->replica, DECODE, d->time);
-        flow(trace, d, 'f');
         break;
     case KVT_DECIDE_ACK:
         close_slice(trace, d->request, d->replica, d->time);
@@ -283,18 +310,18 @@ static void counters(struct kvt_perfetto *trace, const struct kvt_result *result
         const struct kvt_series *series = result->replicas[i].series;
         for (int32_t p = 0; series != NULL && p < series->used; p++) {
             kvt_ticks time = p * series->width;
-            FILE *out = event(trace, "requests", 'C', i + 1, 0, time);
+            FILE *out = event(trace, "requests", 'C', process_of(i), process_of(i), time);
             fprintf(out, ",\"args\":{\"running\":%.6g,\"waiting\":%.6g}}",
                     kvt_series_mean(series, p, KVT_GAUGE_RUNNING),
                     kvt_series_mean(series, p, KVT_GAUGE_WAITING));
-            out = event(trace, "KV pages", 'C', i + 1, 0, time);
+            out = event(trace, "KV pages", 'C', process_of(i), process_of(i), time);
             fprintf(out, ",\"args\":{\"in use\":%.9g}}",
                     kvt_series_mean(series, p, KVT_GAUGE_PAGES));
         }
     }
     const struct kvt_series *series = result->link.series;
     for (int32_t p = 0; series != NULL && p < series->used; p++) {
-        FILE *out = event(trace, "link", 'C', 0, 0, p * series->width);
+        FILE *out = event(trace, "link", 'C', process_of(-1), process_of(-1), p * series->width);
         double rate = kvt_series_mean(series, p, (enum kvt_gauge)2);
         fprintf(out, ",\"args\":{\"GB/s\":%.6g}}", rate * ((double)KVT_TICKS_PER_S / 0x1p40) / 1e9);
     }
@@ -310,13 +337,15 @@ static void name_of(struct kvt_perfetto *trace, const char *kind, int32_t proces
 static void names(struct kvt_perfetto *trace, const struct kvt_result *result)
 {
     char text[32];
-    name_of(trace, "process_name", 0, 0, "fleet");
+    name_of(trace, "process_name", process_of(-1), process_of(-1), "fleet");
     for (int32_t i = 0; i < result->replica_count; i++) {
-        name_of(trace, "process_name", i + 1, 0, result->replicas[i].name);
+        int32_t process = process_of(i);
+        name_of(trace, "process_name", process, process, result->replicas[i].name);
         for (int32_t lane = 0; lane < trace->lanes[i].peak; lane++) {
+            int32_t thread = thread_of(trace, i, lane);
             snprintf(text, sizeof text, "lane %d", lane + 1);
-            name_of(trace, "thread_name", i + 1, lane + 1, text);
-            fprintf(event(trace, "thread_sort_index", 'M', i + 1, lane + 1, 0),
+            name_of(trace, "thread_name", process, thread, text);
+            fprintf(event(trace, "thread_sort_index", 'M', process, thread, 0),
                     ",\"args\":{\"sort_index\":%d}}", lane + 1);
         }
     }

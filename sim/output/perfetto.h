@@ -17,7 +17,7 @@
  *     kvt_perfetto_finish    counters and names; the file gets its name
  *
  * Times are in us with three decimals: ns. Events are written as they end;
- * memory is 48 bytes a request, however long the run. Equal runs give equal
+ * memory is 56 bytes a request, however long the run. Equal runs give equal
  * bytes. 1,000,000 requests are 255 MB.
  *
  * kvt_perfetto_add cannot fail where it is called: the first failure is kept
@@ -42,7 +42,8 @@ struct kvt_perfetto_slice {
 struct kvt_perfetto_request { /* on prefill and on decode at once, at most */
     struct kvt_perfetto_slice slices[2];
     int16_t decode_replica; /* where its KV goes; -1: nowhere */
-    bool first, sent;
+    bool first, sent, has_start, has_end; /* of its arrow */
+    kvt_ticks sent_at;
 };
 
 struct kvt_perfetto_lanes { /* of a replica */
