@@ -41,7 +41,7 @@ struct kvt_perfetto_slice {
 
 struct kvt_perfetto_request { /* on prefill and on decode at once, at most */
     struct kvt_perfetto_slice slices[2];
-    int16_t decode_replica; /* where its KV goes; -1: nowhere */
+    int16_t decode_replica;               /* where its KV goes; -1: nowhere */
     bool first, sent, has_start, has_end; /* of its arrow */
     kvt_ticks sent_at;
 };
