@@ -13,7 +13,7 @@ static void take(void *context, const struct kvt_decision *decision)
 }
 
 static enum kvt_status begin_export(struct kvt_simulate_outputs *outputs, const char *text,
-                                    struct kvt_err *err)
+                                    struct kvt_simulate_options *options, struct kvt_err *err)
 {
     const char *colon = strchr(text, ':');
     size_t bytes = colon != NULL ? (size_t)(colon - text) : 0;
@@ -29,6 +29,7 @@ static enum kvt_status begin_export(struct kvt_simulate_outputs *outputs, const 
         return kvt_err_set(err, KVT_EUSAGE, "--export: want at most %d", KVT_EXPORTS_MAX);
     struct kvt_export *at = &outputs->exports[outputs->export_count];
     at->format = (enum kvt_exchange)format;
+    options->tokens = options->tokens || at->format != KVT_EXCHANGE_LLMD;
     KVT_TRY(kvt_output_begin(&at->output, colon + 1, err));
     outputs->export_count++;
     return KVT_OK;
@@ -69,7 +70,7 @@ enum kvt_status kvt_simulate_outputs_begin(struct kvt_simulate_outputs *outputs,
     }
     for (const char *text = kvt_cli_next(cli, "export", &at); text != NULL;
          text = kvt_cli_next(cli, "export", &at))
-        KVT_TRY(begin_export(outputs, text, err));
+        KVT_TRY(begin_export(outputs, text, options, err));
     if (outputs->has_log || outputs->has_trace) {
         options->sink = take;
         options->context = outputs;

@@ -23,7 +23,7 @@ static void world_begin(const char *path, const char *const sets[], int32_t set_
 {
     static struct kvt_strike strikes[KVT_STRIKES_MAX];
     struct kvt_err err = {0};
-    struct kvt_simulate_options how = {0};
+    struct kvt_simulate_options how = {.tokens = true};
     CHECK_OK(kvt_config_load(&world.config, path, sets, set_count, &err), err);
     if (world.config.faults.plan.count > 0) {
         CHECK_OK(kvt_fault_plan(&world.config, strikes, &how.strike_count, &err), err);
@@ -71,6 +71,13 @@ static void check_read_back(enum kvt_exchange format, bool sglang)
     CHECK_I64(run->detailed, run->completed, "a row each");
     CHECK_I64(run->ttft.count, run->completed, "a TTFT each");
     CHECK_I64(run->e2el.count, run->completed, "a latency each");
+    CHECK_I64(run->itl.count, run->output_tokens - run->completed, "a gap between any two tokens");
+    double gaps = 0;
+    for (int64_t i = 0; i < run->itl.count; i++)
+        gaps += run->itl.seconds[i];
+    CHECK_CLOSE(gaps,
+                (double)world.summary.latencies[KVT_LATENCY_ITL].sum / (double)KVT_TICKS_PER_S,
+                1e-7, "whose sum is that of all gaps");
     for (int m = 0; m < KVT_BENCH_METRIC_COUNT; m++) {
         const struct kvt_metric *metric =
             kvt_summary_find(&world.summary, kvt_bench_metric_names[m]);

@@ -190,6 +190,34 @@ static void a_series_keeps_the_integral_while_it_merges(void)
     kvt_arena_release(&arena);
 }
 
+/* Counts keep their number and their place while they merge, and end as wide as a series. */
+static void counts_over_time_keep_their_number(void)
+{
+    struct kvt_count_series counts;
+    struct kvt_series series;
+    struct kvt_err err = {0};
+    static const int64_t none[KVT_GAUGE_COUNT] = {0};
+    kvt_ticks times[200], time = 0;
+    begin();
+    CHECK_OK(kvt_count_series_init(&counts, &arena, 6, &err), err);
+    CHECK_OK(kvt_series_init(&series, &arena, 6, &err), err);
+    for (int i = 0; i < 200; i++) {
+        time += ((kvt_ticks)1 << 20) * (1 + i * i % 977);
+        times[i] = time;
+        kvt_count_series_add(&counts, time);
+    }
+    kvt_series_set(&series, 3 * time, none);
+    kvt_count_series_widen(&counts, series.width);
+    CHECK_I64(counts.width, series.width, "the widths are the series'");
+    for (int32_t p = 0; p < counts.points; p++) {
+        int64_t want = 0;
+        for (int i = 0; i < 200; i++)
+            want += times[i] / series.width == p;
+        CHECK_I64(counts.count[p], want, "of a point");
+    }
+    kvt_arena_release(&arena);
+}
+
 static void saying_the_same_twice_changes_no_series(void)
 {
     begin();
@@ -265,6 +293,7 @@ const struct check_test check_metrics[] = {
      .run = quantiles_are_within_a_fifth_of_a_percent},
     {.name = "a series keeps the integral while it merges",
      .run = a_series_keeps_the_integral_while_it_merges},
+    {.name = "counts over time keep their number", .run = counts_over_time_keep_their_number},
     {.name = "saying the same twice changes no series",
      .run = saying_the_same_twice_changes_no_series},
     {.name = "a point is the mean over its time", .run = a_point_is_the_mean_over_its_time},

@@ -29,6 +29,7 @@ size_t kvt_des_bytes(const struct kvt_des_spec *spec)
         each += running * (2 * sizeof(struct kvt_step_entry) + 2 * sizeof(struct kvt_chunk) + 16);
         each += (size_t)replica->page_tokens * 12;
         each += (size_t)spec->series_points * KVT_GAUGE_COUNT * sizeof(kvt_i128);
+        each += (size_t)spec->series_points * sizeof(int64_t); /* preemptions */
         if (replica->named || replica->prefix_cache)
             each += (size_t)replica->pages * 64; /* page columns, index columns, hash table */
         replicas += count;
@@ -554,8 +555,11 @@ static void close_series(struct kvt_series *series, kvt_ticks now)
 enum kvt_status kvt_des_finish(struct kvt_des *engine, bool interrupted, struct kvt_err *err)
 {
     struct kvt_core *core = &engine->core;
-    for (int32_t i = 0; i < core->replica_count; i++)
-        close_series(&engine->observer.series[i], engine->now);
+    for (int32_t i = 0; i < core->replica_count; i++) {
+        struct kvt_series *series = &engine->observer.series[i];
+        close_series(series, engine->now);
+        kvt_count_series_widen(&engine->observer.preempted[i], series->width);
+    }
     if (engine->link.series != NULL)
         close_series(engine->link.series, engine->now);
     kvt_core_audit(core);

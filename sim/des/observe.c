@@ -14,8 +14,12 @@ enum kvt_status kvt_observer_init(struct kvt_observer *observer, struct kvt_aren
     KVT_TRY(kvt_arena_get(arena, count, sizeof *observer->series, what, &observer->series, err));
     for (size_t r = 0; r < rows; r++)
         observer->first_token[r] = observer->finish[r] = KVT_NEVER;
-    for (size_t i = 0; i < count; i++)
+    KVT_TRY(
+        kvt_arena_get(arena, count, sizeof *observer->preempted, what, &observer->preempted, err));
+    for (size_t i = 0; i < count; i++) {
         KVT_TRY(kvt_series_init(&observer->series[i], arena, series_points, err));
+        KVT_TRY(kvt_count_series_init(&observer->preempted[i], arena, series_points, err));
+    }
     return kvt_histogram_init(&observer->itl, arena, err);
 }
 
@@ -59,12 +63,18 @@ void kvt_observe_run(struct kvt_observer *observer, const struct kvt_core *core,
     if (step->decodes == 0)
         return;
     struct kvt_gaps *gaps = &observer->gaps[replica];
+    if (observer->tokens != NULL) {
+        kvt_assert(run->steps == 1);
+        kvt_token_log_step(observer->tokens, replica, end);
+    }
     if (gaps->measured > 0)
         kvt_histogram_add(&observer->itl, first_end - gaps->last, (uint64_t)gaps->measured);
     for (int32_t i = 0; i < step->joiner_count; i++) {
         int32_t r = step->joiners[i];
         if (core->requests[r].state != KVT_REQUEST_RUNNING)
             continue; /* preempted or cancelled while its first step ran */
+        if (observer->tokens != NULL)
+            kvt_token_log_join(observer->tokens, replica, r);
         if (core->decode_only && observer->first_token[r] == KVT_NEVER)
             observer->first_token[r] = first_end;
         else if (is_measured(observer, r))
@@ -76,11 +86,26 @@ void kvt_observe_run(struct kvt_observer *observer, const struct kvt_core *core,
     gaps->last = end;
 }
 
+static void log_tokens(struct kvt_token_log *tokens, const struct kvt_effect *effect, kvt_ticks now)
+{
+    enum kvt_effect_kind kind = (enum kvt_effect_kind)effect->kind;
+    bool leaves =
+        kind == KVT_EFFECT_FINISH || kind == KVT_EFFECT_PREEMPT || kind == KVT_EFFECT_ABORT;
+    if (kind == KVT_EFFECT_FIRST || kind == KVT_EFFECT_TOKEN)
+        kvt_token_log_prompt(tokens, effect->request, now);
+    else if (leaves && effect->value != 0)
+        kvt_token_log_leave(tokens, effect->replica, effect->request);
+}
+
 void kvt_observe_effect(struct kvt_observer *observer, const struct kvt_effect *effect,
                         kvt_ticks now)
 {
     int32_t r = effect->request;
     struct kvt_gaps *gaps = effect->replica >= 0 ? &observer->gaps[effect->replica] : NULL;
+    if (observer->tokens != NULL)
+        log_tokens(observer->tokens, effect, now);
+    if (effect->kind == KVT_EFFECT_PREEMPT)
+        kvt_count_series_add(&observer->preempted[effect->replica], now);
     switch ((enum kvt_effect_kind)effect->kind) {
     case KVT_EFFECT_FIRST:
         observer->first_token[r] = now;

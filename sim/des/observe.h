@@ -12,6 +12,7 @@
 
 #include "sim/cost/costs.h"
 #include "sim/metrics/metrics.h"
+#include "sim/metrics/tokens.h"
 #include "sim/serve/core.h"
 
 struct kvt_gaps {     /* of one replica */
@@ -26,8 +27,10 @@ struct kvt_observer {
     kvt_ticks *last_token;    /* [requests] while not in a batch */
     kvt_ticks warmup;
     struct kvt_histogram itl;
-    struct kvt_gaps *gaps;     /* [replicas] */
-    struct kvt_series *series; /* [replicas] */
+    struct kvt_gaps *gaps;              /* [replicas] */
+    struct kvt_series *series;          /* [replicas] */
+    struct kvt_count_series *preempted; /* [replicas] preemptions over time */
+    struct kvt_token_log *tokens; /* borrowed; NULL: token times are not kept; runs of one step */
     int64_t steps;
 };
 

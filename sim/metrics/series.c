@@ -83,3 +83,37 @@ double kvt_series_mean_all(const struct kvt_series *series, enum kvt_gauge gauge
         total += series->integral[i * KVT_GAUGE_COUNT + (int32_t)gauge];
     return series->since == 0 ? 0 : (double)total / (double)series->since;
 }
+
+/* ---- counts ------------------------------------------------------------------------------- */
+
+enum kvt_status kvt_count_series_init(struct kvt_count_series *counts, struct kvt_arena *arena,
+                                      int32_t points, struct kvt_err *err)
+{
+    kvt_assert(points >= 2 && points % 2 == 0);
+    *counts = (struct kvt_count_series){.points = points, .width = FIRST_WIDTH};
+    return kvt_arena_get(arena, (size_t)points, sizeof *counts->count, "counts over time",
+                         &counts->count, err);
+}
+
+static void count_series_merge(struct kvt_count_series *counts)
+{
+    kvt_assert(counts->width < KVT_NEVER / 2);
+    for (int32_t i = 0; i < counts->points / 2; i++)
+        counts->count[i] = counts->count[2 * i] + counts->count[2 * i + 1];
+    for (int32_t i = counts->points / 2; i < counts->points; i++)
+        counts->count[i] = 0;
+    counts->width *= 2;
+}
+
+void kvt_count_series_add(struct kvt_count_series *counts, kvt_ticks time)
+{
+    while (time / counts->points >= counts->width)
+        count_series_merge(counts);
+    counts->count[time / counts->width]++;
+}
+
+void kvt_count_series_widen(struct kvt_count_series *counts, kvt_ticks width)
+{
+    while (counts->width < width)
+        count_series_merge(counts);
+}

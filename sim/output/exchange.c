@@ -118,7 +118,42 @@ static void print_list(FILE *file, const struct kvt_summary *summary, const char
     fprintf(file, "]%s", after);
 }
 
-static void print_lists(FILE *file, const struct kvt_summary *summary)
+/* The gaps between the tokens of each request; [] of one that did not complete. */
+static enum kvt_status print_gaps(FILE *file, const struct kvt_summary *summary,
+                                  struct kvt_err *err)
+{
+    const struct kvt_result *r = summary->result;
+    kvt_ticks *times = NULL;
+    int32_t longest = 1;
+    for (int64_t row = 0; row < r->rows; row++)
+        longest = r->output[row] > longest ? r->output[row] : longest;
+    times = malloc((size_t)longest * sizeof *times);
+    if (times == NULL)
+        return kvt_err_set(err, KVT_ENOMEM, "no memory for the tokens of a request");
+    enum kvt_status status = KVT_OK;
+    const char *before = "";
+    fputs(", \"itls\": [", file);
+    for (int64_t row = 0; row < r->rows && status == KVT_OK; row++) {
+        int64_t count = 0;
+        if (!is_counted(r, row))
+            continue;
+        if (r->fate[row] == KVT_FATE_COMPLETED)
+            status = kvt_token_log_times(r->tokens, (int32_t)row, times, longest, &count, err);
+        count = count < longest ? count : longest; /* a fault may give out tokens twice */
+        fprintf(file, "%s[", before);
+        before = ", ";
+        for (int64_t i = 1; i < count; i++)
+            fprintf(file, "%s%.9g", i > 1 ? ", " : "",
+                    (double)(times[i] - times[i - 1]) / (double)KVT_TICKS_PER_S);
+        fputc(']', file);
+    }
+    fputc(']', file);
+    free(times);
+    return status;
+}
+
+static enum kvt_status print_lists(FILE *file, const struct kvt_summary *summary,
+                                   struct kvt_err *err)
 {
     print_list(file, summary, "input_lens", INPUTS, ", ");
     print_list(file, summary, "output_lens", OUTPUTS, ", ");
@@ -126,6 +161,7 @@ static void print_lists(FILE *file, const struct kvt_summary *summary)
     print_list(file, summary, "latencies", LATENCIES, ", ");
     print_list(file, summary, "start_times", STARTS, ", ");
     print_list(file, summary, "errors", ERRORS, "");
+    return summary->result->tokens != NULL ? print_gaps(file, summary, err) : KVT_OK;
 }
 
 /* ---- the two benchmarks ---- */
@@ -148,7 +184,8 @@ static void print_latencies(FILE *file, const struct kvt_summary *summary,
     }
 }
 
-static void print_vllm(FILE *file, const struct kvt_summary *summary)
+static enum kvt_status print_vllm(FILE *file, const struct kvt_summary *summary,
+                                  struct kvt_err *err)
 {
     static const char *const names[KVT_LATENCY_COUNT] = {"ttft", "tpot", "itl", "e2el"};
     const struct kvt_result *r = summary->result;
@@ -174,11 +211,13 @@ static void print_vllm(FILE *file, const struct kvt_summary *summary)
     print_real(file, "output_throughput", real_of(summary, "output_throughput"));
     print_real(file, "total_token_throughput", real_of(summary, "total_token_throughput"));
     print_latencies(file, summary, names);
-    print_lists(file, summary);
+    KVT_TRY(print_lists(file, summary, err));
     fputs("}\n", file);
+    return KVT_OK;
 }
 
-static void print_sglang(FILE *file, const struct kvt_summary *summary)
+static enum kvt_status print_sglang(FILE *file, const struct kvt_summary *summary,
+                                    struct kvt_err *err)
 {
     static const char *const names[KVT_LATENCY_COUNT] = {"ttft", "tpot", "itl", "e2e_latency"};
     const struct kvt_result *r = summary->result;
@@ -204,8 +243,9 @@ static void print_sglang(FILE *file, const struct kvt_summary *summary)
     print_latencies(file, summary, names);
     print_real(file, "concurrency", flying);
     fputs("\"accept_length\": null, ", file);
-    print_lists(file, summary);
+    KVT_TRY(print_lists(file, summary, err));
     fputs("}\n", file);
+    return KVT_OK;
 }
 
 enum kvt_status kvt_exchange_write(enum kvt_exchange format, const struct kvt_summary *summary,
@@ -213,11 +253,9 @@ enum kvt_status kvt_exchange_write(enum kvt_exchange format, const struct kvt_su
 {
     switch (format) {
     case KVT_EXCHANGE_VLLM:
-        print_vllm(file, summary);
-        return KVT_OK;
+        return print_vllm(file, summary, err);
     case KVT_EXCHANGE_SGLANG:
-        print_sglang(file, summary);
-        return KVT_OK;
+        return print_sglang(file, summary, err);
     case KVT_EXCHANGE_LLMD:
         return kvt_exchange_llmd(summary, file, err);
     case KVT_EXCHANGE_COUNT:

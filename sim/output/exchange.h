@@ -7,13 +7,12 @@
  *   llm-d    llm-d-benchmark's report v0.2 as JSON, with component_health when
  * there were faults
  *
- * Counted requests are those of the summary. Lists are in seconds and have one
- * item a request in the order of arrival; one that was rejected, aborted or
- * still runs has no output, TTFT 0, and says so in `errors`. Not written,
- * because a run does not know it: gaps of each request (`itls`; their mean,
- * median and p99 are there), generated texts, dates, users. `request_rate` is
- * what arrived over the time between first and last arrival; a closed loop's is
- * infinite, as the tools write it: "inf" in vLLM's, Infinity in SGLang's.
+ * Counted requests are those of the summary. Lists are in seconds and have one item a request in
+ * the order of arrival; one that was rejected, aborted or still runs has no output, TTFT 0, and
+ * says so in `errors`. `itls` (a list a request, of the gaps between its tokens) is there when the
+ * result has the times of tokens. Not written, because a run does not know it: generated texts,
+ * dates, users. `request_rate` is what arrived over the time between first and last arrival; a
+ * closed loop's is infinite, as the tools write it: "inf" in vLLM's, Infinity in SGLang's.
  * `backend` is "kvtwin".
  *
  * bench_result.h reads the first two back.

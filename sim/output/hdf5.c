@@ -137,6 +137,11 @@ static void write_replica(struct writer *w, hid_t at, const struct kvt_result_re
     hid_t group = group_make(w, at, replica->name);
     if (replica->series != NULL)
         series_write(w, group, replica->series, gauges, units);
+    if (replica->series != NULL && replica->preempted != NULL) {
+        kvt_assert(replica->preempted->width == replica->series->width);
+        column_write(w, group, "preempted", H5T_STD_I64LE, replica->preempted->count,
+                     replica->series->used);
+    }
     attribute_i64(w, group, "pages", replica->pages);
     attribute_i64(w, group, "pages_peak", replica->pages_peak);
     attribute_i64(w, group, "steps", replica->steps);

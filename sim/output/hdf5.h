@@ -10,6 +10,7 @@
  *       preemptions, cached            int32; tenant int16
  *   /series/     attribute names = the replicas, space between, in the order of their indices
  *       <replica>/ running, waiting, pages   float64 means per point
+ *                    preempted   int64 preemptions per point
  *           attributes  width_ns (float64, of one point), end_ns, pages, pages_peak, steps,
  *                       preemptions, evictions (int64), busy_ns
  *   /memory/ attribute names = the roles, space between

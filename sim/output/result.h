@@ -16,6 +16,7 @@
 
 #include "sim/base/ticks.h"
 #include "sim/metrics/metrics.h"
+#include "sim/metrics/tokens.h"
 
 /* What became of a request. Over all rows that arrived,
  *     arrived == completed + rejected + aborted + running. */
@@ -63,10 +64,11 @@ struct kvt_slo_bound {
 #define KVT_SLO_BOUNDS_MAX 32
 
 struct kvt_result_replica {
-    const char *name;                /* "decode-0": lower case letters, digits, '-' */
-    const struct kvt_series *series; /* set to the end of the run; NULL: not kept */
-    int64_t pages;                   /* in its pool */
-    int64_t pages_peak;              /* most in use (held or cached) at once */
+    const char *name;                         /* "decode-0": lower case letters, digits, '-' */
+    const struct kvt_series *series;          /* set to the end of the run; NULL: not kept */
+    const struct kvt_count_series *preempted; /* as wide as series; NULL: not kept */
+    int64_t pages;                            /* in its pool */
+    int64_t pages_peak;                       /* most in use (held or cached) at once */
     int64_t steps, preemptions, evictions;
     kvt_ticks busy;   /* time spent in steps */
     int64_t restarts; /* after faults of its node */
@@ -136,7 +138,8 @@ struct kvt_result {
     /* over the whole run */
     kvt_ticks end;    /* time of the last event */
     kvt_ticks warmup; /* requests that arrive at or after it are counted in metrics */
-    const struct kvt_histogram *itl; /* gaps of counted requests only; NULL: not measured */
+    const struct kvt_histogram *itl;    /* gaps of counted requests only; NULL: not measured */
+    const struct kvt_token_log *tokens; /* NULL: not kept */
     int64_t events, steps;
     int64_t preempted, evicted_pages; /* over all requests and replicas */
     int64_t concurrency;              /* of a closed loop; 0: it is open */

@@ -102,7 +102,7 @@ static struct kvt_des_spec spec_of(const struct kvt_simulation *simulation,
         .until = config->run.until < 0 ? KVT_NEVER : kvt_ticks_from_seconds(config->run.until),
         .warmup = kvt_ticks_from_seconds(config->run.warmup),
         .series_points = (int32_t)config->run.series_points,
-        .exact = options->exact,
+        .exact = options->exact || options->tokens,
         .tap = options->tap,
         .late_ack = config->roles[KVT_ROLE_DECODE].present &&
                     config->roles[KVT_ROLE_DECODE].guard.policy == KVT_POLICY_REFETCH,
@@ -229,6 +229,11 @@ static enum kvt_status setup(struct kvt_simulation *simulation, const struct kvt
             (size_t)kvt_faults_deviations(options->strike_count) * sizeof(struct kvt_deviation);
     KVT_TRY(kvt_arena_init(&simulation->arena, bytes, err));
     KVT_TRY(kvt_des_init(&simulation->des, &simulation->arena, &spec, err));
+    if (options->tokens) {
+        KVT_TRY(kvt_token_log_init(&simulation->tokens, simulation->trace.count,
+                                   simulation->des.core.replica_count, err));
+        simulation->des.observer.tokens = &simulation->tokens;
+    }
     simulation->des.core.log.sink = options->sink;
     simulation->des.core.log.context = options->context;
     KVT_TRY(take_columns(simulation, &simulation->arena, err));
@@ -313,6 +318,7 @@ enum kvt_status kvt_simulation_run(struct kvt_simulation *simulation,
 
 void kvt_simulation_release(struct kvt_simulation *simulation)
 {
+    kvt_token_log_release(&simulation->tokens);
     kvt_arena_release(&simulation->arena);
     kvt_arena_release(&simulation->costs_arena);
     if (!simulation->lent) {

@@ -20,6 +20,7 @@
 
 struct kvt_simulate_options {
     bool exact;                       /* every decode step by itself */
+    bool tokens;                      /* the time of each token is wanted: exact */
     bool named;                       /* page-level records are wanted in the log */
     const struct kvt_strike *strikes; /* NULL: no faults; names pages; borrowed */
     int32_t strike_count;
@@ -41,7 +42,8 @@ struct kvt_simulation {
     struct kvt_des des;
     kvt_ticks *patience; /* when clients go away; NULL: nobody does */
     struct kvt_guards guards[KVT_ROLE_COUNT];
-    struct kvt_faults *faults; /* in the arena; NULL: none */
+    struct kvt_faults *faults;   /* in the arena; NULL: none */
+    struct kvt_token_log tokens; /* zeroed: not wanted */
     struct kvt_result_replica *replicas;
     char (*replica_names)[32];
     const char **names; /* of the replicas, in the order of a decision's replica; set by init */

@@ -53,6 +53,7 @@ static void fill_replicas(struct kvt_simulation *simulation)
         simulation->replicas[i] = (struct kvt_result_replica){
             .name = simulation->replica_names[i],
             .series = &des->observer.series[i],
+            .preempted = &des->observer.preempted[i],
             .pages = replica->pages.total,
             .pages_peak = replica->pages.held_peak,
             .steps = des->lanes[i].steps,
@@ -207,6 +208,7 @@ enum kvt_status kvt_simulation_result(struct kvt_simulation *simulation, struct 
         .end = des->now,
         .warmup = des->spec.warmup,
         .itl = &des->observer.itl,
+        .tokens = des->observer.tokens,
         .events = des->events,
         .steps = des->observer.steps,
         .preempted = des->core.preemptions,
