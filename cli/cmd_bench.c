@@ -14,7 +14,9 @@
 static const struct kvt_cli_option options[] = {
     {"backend", "NAME", "where kernels run: cpu (default) or cuda"},
     {"family", "NAME", "this family alone, and the ceilings"},
-    {"quick", NULL, "a few sizes of each family, 3 repeats; a large cache may help them"},
+    {"quick", NULL,
+     "a few sizes of each family, 3 repeats: a look at the machine; a large cache may help them, "
+     "and they are too few for calibrate"},
     {NULL, NULL, NULL},
 };
 
@@ -197,8 +199,9 @@ const struct kvt_command kvt_command_bench = {
                    "each family of kernels, over operands that no cache holds. Each family is "
                    "compared with its plain definition before it is timed. At the end, what was "
                    "asked of the kernels and what they reached. With -o the rows go into a CSV "
-                   "table that calibrate reads.",
-    .example = "kvtwin bench --quick -o own.csv",
+                   "table that calibrate reads (without --quick).",
+    .example = "kvtwin bench --quick\n"
+               "kvtwin bench -o own.csv",
     .uses = KVT_USES_OUTPUT,
     .operands_min = 0,
     .operands_max = 0,

@@ -1,5 +1,6 @@
 /*
- * cmd_report.c - kvtwin report RUN.h5 -o report.html: a run as a page, its figures as files
+ * cmd_report.c - kvtwin report FILE.h5 -o report.html: a run, a sweep or a search as a page, its
+ * figures as files
  */
 #include <errno.h>
 #include <spawn.h>
@@ -12,6 +13,7 @@
 
 #include "cli/cli.h"
 #include "sim/base/file.h"
+#include "sim/report/points.h"
 #include "sim/report/report.h"
 
 #define CONVERTER "rsvg-convert"
@@ -25,8 +27,32 @@ static const struct kvt_cli_option options[] = {
     {NULL, NULL, NULL},
 };
 
-static enum kvt_status write_page(const struct kvt_report *report, const char *path,
-                                  struct kvt_err *err)
+/* What is shown: a run, or the points of a sweep or a search. */
+struct shown {
+    struct kvt_report *run;         /* one of them, */
+    struct kvt_points_page *points; /* the other is NULL */
+};
+
+static int figures_of(const struct shown *what)
+{
+    return what->run != NULL ? (int)KVT_FIGURE_COUNT : (int)KVT_POINTS_METRIC_COUNT;
+}
+
+static const char *figure_name(const struct shown *what, int figure)
+{
+    return what->run != NULL ? kvt_figure_names[figure] : kvt_points_figure_names[figure];
+}
+
+static enum kvt_status print_figure(const struct shown *what, int figure, FILE *out, bool *any,
+                                    struct kvt_err *err)
+{
+    return what->run != NULL
+               ? kvt_report_figure(what->run, (enum kvt_figure)figure, true, out, any, err)
+               : kvt_points_page_figure(what->points, (enum kvt_points_metric)figure, true, out,
+                                        any, err);
+}
+
+static enum kvt_status write_page(const struct shown *what, const char *path, struct kvt_err *err)
 {
     struct kvt_output output;
     KVT_TRY(kvt_output_begin(&output, path, err));
@@ -35,7 +61,8 @@ static enum kvt_status write_page(const struct kvt_report *report, const char *p
     if (file == NULL) {
         status = kvt_err_set(err, KVT_EIO, "%s: cannot write: %s", path, strerror(errno));
     } else {
-        status = kvt_report_html(report, file, err);
+        status = what->run != NULL ? kvt_report_html(what->run, file, err)
+                                   : kvt_points_page_html(what->points, file, err);
         bool failed = ferror(file) != 0;
         if ((fclose(file) != 0 || failed) && status == KVT_OK)
             status = kvt_err_set(err, KVT_EIO, "%s: cannot write: %s", path, strerror(errno));
@@ -96,8 +123,8 @@ static enum kvt_status convert(const char *svg, const char *png, struct kvt_err 
 }
 
 /* One figure as <folder>/<name>.svg or .png; nothing when the run has nothing for it. */
-static enum kvt_status write_figure(const struct kvt_report *report, enum kvt_figure figure,
-                                    const char *folder, bool png, struct kvt_err *err)
+static enum kvt_status write_figure(const struct shown *what, int figure, const char *folder,
+                                    bool png, struct kvt_err *err)
 {
     char name[64], *text = NULL;
     size_t bytes = 0;
@@ -105,10 +132,10 @@ static enum kvt_status write_figure(const struct kvt_report *report, enum kvt_fi
     FILE *memory = open_memstream(&text, &bytes);
     if (memory == NULL)
         return kvt_err_set(err, KVT_ENOMEM, "no memory for a figure");
-    enum kvt_status status = kvt_report_figure(report, figure, true, memory, &shown, err);
+    enum kvt_status status = print_figure(what, figure, memory, &shown, err);
     if (fclose(memory) != 0 && status == KVT_OK)
         status = kvt_err_set(err, KVT_ENOMEM, "no memory for a figure");
-    snprintf(name, sizeof name, "%s.%s", kvt_figure_names[figure], png ? "png" : "svg");
+    snprintf(name, sizeof name, "%s.%s", figure_name(what, figure), png ? "png" : "svg");
     char *path = kvt_path_join(folder, name);
     struct kvt_output output = {0};
     if (path == NULL && status == KVT_OK)
@@ -140,21 +167,55 @@ static enum kvt_status write_figure(const struct kvt_report *report, enum kvt_fi
     return status;
 }
 
-static enum kvt_status write_figures(const struct kvt_report *report, const char *folder, bool png,
+static enum kvt_status write_figures(const struct shown *what, const char *folder, bool png,
                                      struct kvt_err *err)
 {
     if (folder == NULL)
         return KVT_OK;
     KVT_TRY(make_folder(folder, err));
-    for (int f = 0; f < KVT_FIGURE_COUNT; f++)
-        KVT_TRY(write_figure(report, (enum kvt_figure)f, folder, png, err));
+    for (int f = 0; f < figures_of(what); f++)
+        KVT_TRY(write_figure(what, f, folder, png, err));
     return KVT_OK;
+}
+
+static enum kvt_status write_all(const struct kvt_cli *cli, const struct shown *what,
+                                 struct kvt_err *err)
+{
+    if (cli->output != NULL)
+        KVT_TRY(write_page(what, cli->output, err));
+    KVT_TRY(write_figures(what, kvt_cli_get(cli, "svg"), false, err));
+    return write_figures(what, kvt_cli_get(cli, "png"), true, err);
+}
+
+static enum kvt_status report_run(const struct kvt_cli *cli, const char *const compare[],
+                                  int32_t count, struct kvt_err *err)
+{
+    struct kvt_report *report = calloc(1, sizeof *report);
+    if (report == NULL)
+        return kvt_err_set(err, KVT_ENOMEM, "no memory for the report");
+    enum kvt_status status = kvt_report_read(report, cli->operands[0], compare, count, err);
+    if (status == KVT_OK)
+        status = write_all(cli, &(const struct shown){.run = report}, err);
+    kvt_report_release(report);
+    free(report);
+    return status;
+}
+
+static enum kvt_status report_points(const struct kvt_cli *cli, struct kvt_err *err)
+{
+    struct kvt_points_page page;
+    enum kvt_status status = kvt_points_page_read(&page, cli->operands[0], err);
+    if (status == KVT_OK)
+        status = write_all(cli, &(const struct shown){.points = &page}, err);
+    kvt_points_page_release(&page);
+    return status;
 }
 
 static enum kvt_status run_report(const struct kvt_cli *cli, struct kvt_err *err)
 {
     const char *compare[KVT_BESIDE_MAX] = {NULL};
-    const char *svg = kvt_cli_get(cli, "svg"), *png = kvt_cli_get(cli, "png");
+    struct kvt_run_reader reader;
+    char kind[16];
     int32_t count = 0, at = 0;
     for (const char *path = kvt_cli_next(cli, "compare", &at); path != NULL;
          path = kvt_cli_next(cli, "compare", &at)) {
@@ -162,32 +223,30 @@ static enum kvt_status run_report(const struct kvt_cli *cli, struct kvt_err *err
             return kvt_err_set(err, KVT_EUSAGE, "--compare: want at most %d files", KVT_BESIDE_MAX);
         compare[count++] = path;
     }
-    if (cli->output == NULL && svg == NULL && png == NULL)
+    if (cli->output == NULL && kvt_cli_get(cli, "svg") == NULL && kvt_cli_get(cli, "png") == NULL)
         return kvt_err_set(err, KVT_EUSAGE, "report: want -o FILE.html, --svg DIR or --png DIR");
-    struct kvt_report *report = calloc(1, sizeof *report);
-    if (report == NULL)
-        return kvt_err_set(err, KVT_ENOMEM, "no memory for the report");
-    enum kvt_status status = kvt_report_read(report, cli->operands[0], compare, count, err);
-    if (status == KVT_OK && cli->output != NULL)
-        status = write_page(report, cli->output, err);
-    if (status == KVT_OK)
-        status = write_figures(report, svg, false, err);
-    if (status == KVT_OK)
-        status = write_figures(report, png, true, err);
-    kvt_report_release(report);
-    free(report);
-    return status;
+    KVT_TRY(kvt_points_reader_open(&reader, cli->operands[0], kind, err));
+    kvt_run_reader_close(&reader);
+    if (kind[0] == '\0')
+        return report_run(cli, compare, count, err);
+    if (count > 0)
+        return kvt_err_set(err, KVT_EUSAGE, "--compare: want the file of a run, got that of a %s",
+                           kind);
+    return report_points(cli, err);
 }
 
 const struct kvt_command kvt_command_report = {
     .name = "report",
-    .operands = "RUN.h5",
-    .help = "a run as one HTML page: numbers, figures, configuration",
+    .operands = "FILE.h5",
+    .help = "a run, sweep or plan as one HTML page: numbers, figures, configuration",
     .description =
         "Turns a file that simulate -o wrote into one HTML file that needs no network: summary "
         "(with intervals where the run has resamples), memory map of each role, distributions of "
         "latencies, throughput against concurrency, queue, batch, KV usage and hand-off link over "
-        "time, preemptions, faults, and the effective configuration.",
+        "time, preemptions, faults, and the effective configuration. Of a file of sweep -o: "
+        "metrics "
+        "against what was swept, and the points; of plan -o: cost against latency with the Pareto "
+        "front, and the candidates.",
     .example = "kvtwin simulate configs/examples/quickstart.yaml -o run.h5\n"
                "kvtwin report run.h5 -o report.html --compare bench.json",
     .uses = KVT_USES_OUTPUT,

@@ -620,6 +620,13 @@ run "the rest of a sweep" 0 sweep $sweep $few -o "$work/cut.h5"
 [ ! -e "$work/cut.h5.journal.0" ] || fail "the journal is left"
 cmp -s "$work/one.h5" "$work/cut.h5" || fail "the file differs from that of an uninterrupted sweep"
 
+run "a page of a sweep" 0 report "$work/one.h5" -o "$work/sweep.html" --svg "$work/sweep-svg"
+grep -q '<figure id="ttft"><svg' "$work/sweep.html" || fail "no figure in the page"
+[ -s "$work/sweep-svg/ttft.svg" ] || fail "no file ttft.svg"
+run "diff is for runs" 3 diff "$work/one.h5" "$work/one.h5"
+err_has "want the file of a run (simulate -o), got that of a sweep"
+run "nothing stands beside a sweep" 2 report "$work/one.h5" -o "$work/sweep.html" --compare README.md
+
 # ---- plan ----
 split=configs/examples/plan-split.yaml
 run "a plan" 0 plan $split --set plan.resamples=4 --format json -o "$work/plan.h5"
@@ -627,12 +634,23 @@ out_has '"candidates": 9'
 out_has '"pareto": ['
 err_is_empty
 [ -s "$work/plan.h5" ] || fail "plan.h5 is missing"
+run "a page of a plan" 0 report "$work/plan.h5" -o "$work/plan.html"
+grep -q '<td>best' "$work/plan.html" || fail "the best is not in the page"
 run "a plan as a table" 0 plan $split --set plan.resamples=0 --format csv
 [ "$(wc -l <"$work/out")" -eq 10 ] || fail "want a header and 9 rows"
 run "a plan that nothing meets" 1 plan $split --set slo.itl.p99='4 ms'
 out_starts "nothing meets the SLO"
 run "a plan of too many candidates" 6 plan $split --set 'run.seed={choices: [1]}' \
     --set 'workload.open.requests={range: {min: 1, max: 1e12, step: 1}}'
+run "a plan without prices" 3 plan $split --set 'cost={}'
+err_has "cost.h100-sxm: want the price of an hour of this GPU, got none"
+run "a plan that loses all" 3 plan $split --set plan.lose=9
+err_has "plan.lose: want fewer than the 4 serve replicas, got 9"
+run "a domain of a free key" 3 plan $split --set 'cost.h100-sxm={choices: [1 USD/h, 2 USD/h]}'
+err_has "a domain is of the whole cost"
+run "a plan of domains that fit nowhere" 1 plan $split --set 'fleet={choices: [{serve: {gpu: t4}}]}' --set 'cost={t4: 1 USD/h}'
+out_has "no candidate can be run, 1 of 1 because:"
+out_has "does not fit on t4"
 run "a plan without an SLO" 3 plan $split --set slo=null
 err_has "want an slo"
 if [ -e "$(dirname "$kvtwin")/kvtwin-mpi.so" ] && command -v mpirun >/dev/null 2>&1; then

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -114,8 +115,9 @@ static enum kvt_status read_names(struct kvt_run_reader *reader, struct kvt_err 
     return KVT_OK;
 }
 
-enum kvt_status kvt_run_reader_open(struct kvt_run_reader *reader, const char *path,
-                                    struct kvt_err *err)
+/* Open a file of kvtwin's, whatever it holds. */
+static enum kvt_status open_file(struct kvt_run_reader *reader, const char *path,
+                                 struct kvt_err *err)
 {
     *reader = (struct kvt_run_reader){.path = path};
     int descriptor = open(path, O_RDONLY);
@@ -129,7 +131,7 @@ enum kvt_status kvt_run_reader_open(struct kvt_run_reader *reader, const char *p
     }
     close(descriptor);
     if (H5Fis_hdf5(path) <= 0)
-        return bad_file(reader, "want the HDF5 file of a run, got something else", err);
+        return bad_file(reader, "want an HDF5 file of kvtwin's, got something else", err);
     struct kvt_h5 h5 = h5_of(reader, err);
     hid_t access = kvt_h5_id(&h5, "H5Pcreate", H5Pcreate(H5P_FILE_ACCESS));
     if (access >= 0) {
@@ -142,11 +144,45 @@ enum kvt_status kvt_run_reader_open(struct kvt_run_reader *reader, const char *p
         reader->file = file < 0 ? 0 : file;
         H5Pclose(access);
     }
-    enum kvt_status status = h5.failed ? h5.status : check_layout(reader, err);
+    return h5.failed ? h5.status : check_layout(reader, err);
+}
+
+/* Files of a sweep and of a search say so in /kind; those of a run have none. */
+static enum kvt_status check_run(const struct kvt_run_reader *reader, struct kvt_err *err)
+{
+    char *kind = text_at(reader->file, "/", "kind");
+    enum kvt_status status = KVT_OK;
+    if (kind != NULL)
+        status = kvt_err_at(err, KVT_ECONFIG, (struct kvt_where){.file = reader->path},
+                            "want the file of a run (simulate -o), got that of a %s, which "
+                            "kvtwin report shows as a page",
+                            kind);
+    free(kind);
+    return status;
+}
+
+enum kvt_status kvt_run_reader_open(struct kvt_run_reader *reader, const char *path,
+                                    struct kvt_err *err)
+{
+    enum kvt_status status = open_file(reader, path, err);
+    if (status == KVT_OK)
+        status = check_run(reader, err);
     if (status == KVT_OK)
         status = open_decisions(reader, err);
     if (status == KVT_OK)
         status = read_names(reader, err);
+    if (status != KVT_OK)
+        kvt_run_reader_close(reader);
+    return status;
+}
+
+enum kvt_status kvt_points_reader_open(struct kvt_run_reader *reader, const char *path,
+                                       char kind[16], struct kvt_err *err)
+{
+    enum kvt_status status = open_file(reader, path, err);
+    char *text = status == KVT_OK ? text_at(reader->file, "/", "kind") : NULL;
+    snprintf(kind, 16, "%s", text != NULL ? text : "");
+    free(text);
     if (status != KVT_OK)
         kvt_run_reader_close(reader);
     return status;
@@ -321,4 +357,80 @@ enum kvt_status kvt_run_reader_column(struct kvt_run_reader *reader, const char 
 char *kvt_run_reader_text(const struct kvt_run_reader *reader, const char *path, const char *name)
 {
     return text_at(reader->file, path, name);
+}
+
+/* ---- files of points ---- */
+
+struct names {
+    char **list; /* owned */
+    int32_t count;
+    bool failed;
+};
+
+static herr_t take_name(hid_t group, const char *name, const H5L_info_t *info, void *context)
+{
+    struct names *names = context;
+    (void)group;
+    (void)info;
+    if (names->count == KVT_POINTS_NAMES_MAX)
+        return 1;
+    names->list[names->count] = strdup(name);
+    names->failed = names->list[names->count] == NULL;
+    names->count += !names->failed;
+    return names->failed ? -1 : 0;
+}
+
+enum kvt_status kvt_points_reader_names(struct kvt_run_reader *reader, const char *group,
+                                        char ***out, int32_t *count, struct kvt_err *err)
+{
+    struct names names = {.list = calloc(KVT_POINTS_NAMES_MAX, sizeof *names.list)};
+    *out = names.list;
+    *count = 0;
+    if (names.list == NULL)
+        return kvt_err_set(err, KVT_ENOMEM, "no memory for the columns of /%s", group);
+    if (H5Lexists(reader->file, group, H5P_DEFAULT) > 0)
+        H5Literate_by_name(reader->file, group, H5_INDEX_NAME, H5_ITER_INC, NULL, take_name, &names,
+                           H5P_DEFAULT);
+    *count = names.count;
+    return names.failed ? kvt_err_set(err, KVT_ENOMEM, "no memory for the columns of /%s", group)
+                        : KVT_OK;
+}
+
+enum kvt_status kvt_points_reader_texts(struct kvt_run_reader *reader, const char *path, char **out,
+                                        size_t *width, int64_t *count, struct kvt_err *err)
+{
+    struct kvt_h5 h5 = h5_of(reader, err);
+    *out = NULL;
+    *count = 0;
+    hid_t dataset = kvt_h5_id(&h5, "H5Dopen", H5Dopen2(reader->file, path, H5P_DEFAULT));
+    if (dataset < 0)
+        return h5.status;
+    hid_t type = H5Dget_type(dataset), space = H5Dget_space(dataset);
+    hssize_t points = space >= 0 ? H5Sget_simple_extent_npoints(space) : -1;
+    bool fits = points >= 0 && type >= 0 && H5Tget_class(type) == H5T_STRING &&
+                H5Tis_variable_str(type) == 0 &&
+                H5Dget_storage_size(dataset) / H5Tget_size(type) >= (hsize_t)points;
+    *width = fits ? H5Tget_size(type) : 1;
+    enum kvt_status status =
+        fits ? KVT_OK
+             : kvt_err_at(err, KVT_ECONFIG, (struct kvt_where){reader->path, 0, 0},
+                          "/%s does not hold a column of texts", path);
+    if (fits) {
+        *out = calloc((size_t)points + 1, *width);
+        if (*out == NULL)
+            status = kvt_err_set(err, KVT_ENOMEM, "no memory for /%s", path);
+        else if (points > 0 &&
+                 !kvt_h5_done(&h5, "H5Dread",
+                              H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, *out)))
+            status = h5.status;
+    }
+    for (hssize_t i = 0; status == KVT_OK && i < points; i++) /* a foreign file may lack zeros */
+        (*out)[(size_t)(i + 1) * *width - 1] = '\0';
+    *count = status == KVT_OK ? (int64_t)points : 0;
+    if (space >= 0)
+        H5Sclose(space);
+    if (type >= 0)
+        H5Tclose(type);
+    H5Dclose(dataset);
+    return status;
 }

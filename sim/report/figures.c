@@ -381,20 +381,37 @@ static void draw_link(struct kvt_drawing *drawing, const struct kvt_report *repo
     over_time(drawing, &report->run);
 }
 
+/* When they happened: those of a point of the series in the bin of its middle. */
+static bool add_preempted(const struct kvt_report_run *run, double y[])
+{
+    bool known = false;
+    for (int32_t r = 0; r < run->role_count; r++) {
+        const struct kvt_report_role *role = &run->roles[r];
+        known = known || role->preempted != NULL;
+        for (int32_t i = 0; role->preempted != NULL && i < role->points; i++) {
+            double bin = floor(role->seconds[i] / run->end_s * LATENCY_BINS);
+            y[bin < LATENCY_BINS ? (int32_t)fmax(bin, 0) : LATENCY_BINS - 1] += role->preempted[i];
+        }
+    }
+    return known;
+}
+
 static void draw_preemptions(struct kvt_drawing *drawing, const struct kvt_report *report)
 {
     const struct kvt_report_run *run = &report->run;
     double *y = kvt_drawing_room(drawing, LATENCY_BINS), sum = 0;
-    drawing->chart = (struct kvt_chart){.title = "Preemptions, by arrival of the request",
-                                        .y_label = "preemptions"};
-    for (int64_t r = 0; y != NULL && r < run->rows && run->end_s > 0; r++) {
+    drawing->chart = (struct kvt_chart){.title = "Preemptions", .y_label = "preemptions"};
+    bool known = y != NULL && run->end_s > 0 && add_preempted(run, y);
+    if (!known)
+        drawing->chart.title = "Preemptions, by arrival of the request";
+    for (int64_t r = 0; y != NULL && !known && r < run->rows && run->end_s > 0; r++) {
         double bin = floor(run->columns[KVT_COLUMN_ARRIVAL][r] / (run->end_s * 1e9) * LATENCY_BINS);
         double times = run->columns[KVT_COLUMN_PREEMPTIONS][r];
-        if (!(bin >= 0) || !(times > 0))
-            continue;
-        y[bin < LATENCY_BINS ? (int32_t)bin : LATENCY_BINS - 1] += times;
-        sum += times;
+        if (bin >= 0 && times > 0)
+            y[bin < LATENCY_BINS ? (int32_t)bin : LATENCY_BINS - 1] += times;
     }
+    for (int32_t i = 0; y != NULL && i < LATENCY_BINS; i++)
+        sum += y[i];
     if (sum > 0)
         kvt_drawing_add(drawing, (struct kvt_curve){.kind = KVT_CURVE_BARS,
                                                     .color = 5,

@@ -28,7 +28,8 @@ static const char style[] =
     "font-variant-numeric:tabular-nums}th,td{padding:6px 12px;text-align:right;white-space:nowrap;"
     "border-bottom:1px solid var(--line)}th{font-weight:600;color:var(--soft)}"
     "tr:last-child td{border-bottom:0}th:first-child,td:first-child{text-align:left}"
-    ".good{color:var(--good)}.bad{color:var(--bad)}pre{margin:0;padding:12px;overflow:auto;"
+    ".why{text-align:left;white-space:normal;min-width:16em}.good{color:var(--good)}.bad{color:var("
+    "--bad)}pre{margin:0;padding:12px;overflow:auto;"
     "max-height:26rem;font-size:.8rem;line-height:1.45}\n"
     "@media (max-width:520px){th,td{padding:5px 8px}.cards{grid-template-columns:1fr 1fr}}\n"
     "@media print{@page{size:A4;margin:12mm}body{background:#fff;font-size:11px}"
@@ -80,12 +81,8 @@ static const char *shown(const struct kvt_report_run *run, const char *name, cha
 
 /* ---- the top ---- */
 
-static void print_head(const struct kvt_report *report, FILE *out)
+void kvt_page_begin(const char *title, FILE *out)
 {
-    const struct kvt_report_run *run = &report->run;
-    const char *title = run->title != NULL && run->title[0] != '\0' ? run->title
-                        : run->model != NULL                        ? run->model
-                                                                    : "A simulated run";
     fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
           "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
           "<link rel=\"icon\" href=\"data:,\"><title>",
@@ -93,7 +90,17 @@ static void print_head(const struct kvt_report *report, FILE *out)
     kvt_svg_text(title, out);
     fprintf(out, " - kvtwin</title>\n<style>\n%s", style);
     kvt_svg_style(out);
-    fputs("</style></head>\n<body><main>\n<header><h1>", out);
+    fputs("</style></head>\n<body><main>\n", out);
+}
+
+static void print_head(const struct kvt_report *report, FILE *out)
+{
+    const struct kvt_report_run *run = &report->run;
+    const char *title = run->title != NULL && run->title[0] != '\0' ? run->title
+                        : run->model != NULL                        ? run->model
+                                                                    : "A simulated run";
+    kvt_page_begin(title, out);
+    fputs("<header><h1>", out);
     kvt_svg_text(title, out);
     fputs("</h1>\n<p class=\"soft fleet\">", out);
     if (run->model != NULL && run->title != NULL) {

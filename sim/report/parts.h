@@ -25,6 +25,9 @@ double *kvt_drawing_room(struct kvt_drawing *drawing, int32_t count);
 void kvt_drawing_add(struct kvt_drawing *drawing, struct kvt_curve curve);
 void kvt_drawing_release(struct kvt_drawing *drawing);
 
+/* The beginning of a page, up to where its header stands. */
+void kvt_page_begin(const char *title, FILE *out);
+
 /* Figures that are no charts. */
 void kvt_draw_memory(const struct kvt_report_run *run, int32_t role, bool alone, FILE *out);
 void kvt_draw_faults(const struct kvt_report_run *run, bool alone, FILE *out);

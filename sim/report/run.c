@@ -167,6 +167,28 @@ static enum kvt_status open_role(struct kvt_report_run *run, struct kvt_report_r
     return KVT_OK;
 }
 
+/* Its preemptions by point; files of older versions have only their number. */
+static enum kvt_status add_preempted(struct kvt_report_run *run, struct kvt_report_role *role,
+                                     const char *group, struct kvt_err *err)
+{
+    double *values;
+    int64_t points;
+    char path[128];
+    snprintf(path, sizeof path, "%.80s/preempted", group);
+    if (!kvt_run_reader_has(&run->reader, path))
+        return KVT_OK;
+    KVT_TRY(kvt_run_reader_column(&run->reader, path, &values, &points, err));
+    enum kvt_status status = KVT_OK;
+    if (points != role->points)
+        status = damaged(run, "the time series of a role differ in length", err);
+    else if (role->preempted == NULL && !take(&role->preempted, role->points))
+        status = kvt_err_set(err, KVT_ENOMEM, "no memory for the series of %s", role->name);
+    for (int32_t i = 0; status == KVT_OK && i < role->points; i++)
+        role->preempted[i] += values[i];
+    free(values);
+    return status;
+}
+
 /* Add what a replica shows to its role and to its own means. */
 static void add_replica(struct kvt_report_run *run, struct kvt_report_role *role,
                         const struct raw_series *raw, struct kvt_report_replica *replica)
@@ -209,6 +231,8 @@ static enum kvt_status read_replica(struct kvt_report_run *run, int32_t i, struc
         status = open_role(run, role, &raw, err);
     if (status == KVT_OK && raw.points != role->points)
         status = damaged(run, "the time series of a role differ in length", err);
+    if (status == KVT_OK)
+        status = add_preempted(run, role, group, err);
     if (status == KVT_OK) {
         *replica = (struct kvt_report_replica){
             .name = run->reader.names[i],
@@ -376,6 +400,7 @@ void kvt_report_run_release(struct kvt_report_run *run)
         free(run->histogram[l]);
     for (int32_t r = 0; r < KVT_REPORT_ROLES; r++) {
         free(run->roles[r].seconds);
+        free(run->roles[r].preempted);
         for (int g = 0; g < KVT_REPORT_GAUGES; g++) {
             free(run->roles[r].gauges[g].mean);
             free(run->roles[r].gauges[g].low);

@@ -35,7 +35,8 @@ struct kvt_report_gauge {
 struct kvt_report_role {
     char name[32];
     int32_t replicas, points;
-    double *seconds; /* owned, [points]: middle of each */
+    double *seconds;   /* owned, [points]: middle of each */
+    double *preempted; /* owned, [points]; NULL: an older file, which does not say when */
     struct kvt_report_gauge gauges[KVT_REPORT_GAUGES];
 };
 
