@@ -239,7 +239,7 @@ static void files_that_are_no_runs_are_refused(void)
     err = (struct kvt_err){0};
     CHECK_OK(kvt_file_write(bad, "a,b\n1,2\n", 8, &err), err);
     CHECK_FAILS(kvt_comparison_init(&comparison, bad, good, &err), err, KVT_ECONFIG);
-    CHECK_HOLDS(err.text, "bad.h5: want the HDF5 file of a run, got something else", "a CSV");
+    CHECK_HOLDS(err.text, "bad.h5: want an HDF5 file of kvtwin's, got something else", "a CSV");
     kvt_comparison_release(&comparison);
 
     struct kvt_text whole = {0};
