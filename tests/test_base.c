@@ -131,6 +131,38 @@ static void an_arena_is_zeroed_aligned_and_bounded(void)
     kvt_arena_release(&arena);
 }
 
+static int64_t sum_of(const unsigned char *bytes, size_t count)
+{
+    int64_t sum = 0;
+    for (size_t i = 0; i < count; i++)
+        sum += bytes[i];
+    return sum;
+}
+
+/* Mappings are kept from one arena to the next: what was in them must not be seen again. */
+static void an_arena_after_another_is_as_new(void)
+{
+    static const size_t limits[] = {4096, (size_t)40 << 20, 70000, (size_t)40 << 20, 1 << 20};
+    struct kvt_arena arenas[12];
+    struct kvt_err err = {0};
+    size_t count = sizeof limits / sizeof limits[0];
+    for (size_t turn = 0; turn < 4; turn++) {
+        for (size_t i = 0; i < 12; i++) { /* more than a thread keeps */
+            size_t limit = limits[(i + turn) % count];
+            CHECK_OK(kvt_arena_init(&arenas[i], limit, &err), err);
+            CHECK_I64((int64_t)arenas[i].limit, (int64_t)(limit + 4095) / 4096 * 4096, "limit");
+            CHECK_I64((int64_t)arenas[i].used, 0, "used");
+            size_t much = i % 3 == 0 ? arenas[i].limit : arenas[i].limit / 3;
+            unsigned char *bytes = kvt_arena_take(&arenas[i], much, 1);
+            CHECK_I64(sum_of(bytes, much), 0, "zeroed");
+            CHECK(kvt_arena_take(&arenas[i], arenas[i].limit, 1) == NULL);
+            memset(bytes, 0xff, much);
+        }
+        for (size_t i = 0; i < 12; i++)
+            kvt_arena_release(&arenas[(i * 5) % 12]);
+    }
+}
+
 const struct check_test check_base[] = {
     {"Philox gives the published vector", philox_gives_the_published_vector, false},
     {"streams of two purposes share no draw", streams_of_two_purposes_share_no_draw, false},
@@ -141,5 +173,6 @@ const struct check_test check_base[] = {
     {"a typing mistake finds its name", a_typing_mistake_finds_its_name, false},
     {"an error collects ten messages", an_error_collects_ten_messages, false},
     {"an arena is zeroed, aligned and bounded", an_arena_is_zeroed_aligned_and_bounded, false},
+    {"an arena after another is as new", an_arena_after_another_is_as_new, false},
     {NULL, NULL, false},
 };

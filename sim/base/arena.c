@@ -1,12 +1,14 @@
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS, MAP_NORESERVE */
 #include "sim/base/arena.h"
 
+#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "sim/base/assert.h"
 
 #define HUGE_BYTES (16u << 20)
+#define PAGE_BYTES ((size_t)4096)
 
 static long arena_fail_countdown;
 
@@ -15,29 +17,112 @@ void kvt_arena_fail_at(long n)
     arena_fail_countdown = n;
 }
 
-enum kvt_status kvt_arena_init(struct kvt_arena *arena, size_t limit, struct kvt_err *err)
+/* ---- what a thread keeps ------------------------------------------------------------------ */
+
+struct mapping {
+    unsigned char *base; /* NULL: an empty slot */
+    size_t bytes, dirty; /* from the start: not zero, perhaps */
+};
+
+static _Thread_local struct mapping kept[KVT_ARENA_KEPT];
+static pthread_key_t kept_key; /* its destructor gives back what a thread keeps when it ends */
+static pthread_once_t kept_once = PTHREAD_ONCE_INIT;
+
+static void unmap_kept(void *unused)
 {
-    size_t page = 4096;
-    size_t bytes = (limit + page - 1) / page * page;
-    if (bytes == 0)
-        bytes = page;
+    (void)unused;
+    for (int i = 0; i < KVT_ARENA_KEPT; i++)
+        if (kept[i].base != NULL)
+            munmap(kept[i].base, kept[i].bytes);
+    memset(kept, 0, sizeof kept);
+}
+
+static void make_key(void)
+{
+    pthread_key_create(&kept_key, unmap_kept);
+}
+
+/* The smallest mapping of at least so many bytes, cleared; base NULL where there is none. */
+static struct mapping take_kept(size_t bytes)
+{
+    struct mapping *best = NULL;
+    for (int i = 0; i < KVT_ARENA_KEPT; i++)
+        if (kept[i].base != NULL && kept[i].bytes >= bytes &&
+            (best == NULL || kept[i].bytes < best->bytes))
+            best = &kept[i];
+    if (best == NULL)
+        return (struct mapping){0};
+    struct mapping found = *best;
+    *best = (struct mapping){0};
+    memset(found.base, 0, found.dirty);
+    return found;
+}
+
+/* Put a mapping where none is, or the smallest one that is smaller; what is left over is unmapped.
+ */
+static void keep(struct mapping mapping)
+{
+    struct mapping *slot = &kept[0];
+    for (int i = 1; i < KVT_ARENA_KEPT; i++)
+        if (kept[i].bytes < slot->bytes)
+            slot = &kept[i];
+    pthread_once(&kept_once, make_key);
+    if (pthread_setspecific(kept_key, kept) == 0 && slot->bytes < mapping.bytes) {
+        struct mapping other = *slot;
+        if (mapping.dirty > KVT_ARENA_KEPT_BYTES) {
+            madvise(mapping.base + KVT_ARENA_KEPT_BYTES, mapping.bytes - KVT_ARENA_KEPT_BYTES,
+                    MADV_DONTNEED);
+            mapping.dirty = KVT_ARENA_KEPT_BYTES;
+        }
+        *slot = mapping;
+        mapping = other;
+    }
+    if (mapping.base != NULL)
+        munmap(mapping.base, mapping.bytes);
+}
+
+/* ---- an arena ----------------------------------------------------------------------------- */
+
+static unsigned char *map(size_t bytes)
+{
     void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (base == MAP_FAILED)
-        return kvt_err_set(err, KVT_ENOMEM, "cannot reserve %zu bytes of memory", bytes);
+    return base == MAP_FAILED ? NULL : base;
+}
+
+enum kvt_status kvt_arena_init(struct kvt_arena *arena, size_t limit, struct kvt_err *err)
+{
+    size_t bytes = (limit + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+    if (bytes == 0)
+        bytes = PAGE_BYTES;
+    struct mapping mapping = take_kept(bytes);
+    if (mapping.base == NULL) {
+        mapping = (struct mapping){.base = map(bytes), .bytes = bytes};
+        if (mapping.base == NULL) { /* what is kept may be in the way */
+            unmap_kept(NULL);
+            mapping.base = map(bytes);
+        }
+        if (mapping.base == NULL)
+            return kvt_err_set(err, KVT_ENOMEM, "cannot reserve %zu bytes of memory", bytes);
 #ifdef MADV_HUGEPAGE
-    if (bytes >=
-        HUGE_BYTES) /* one fault for 2 MiB instead of 512; advice, so failure is no error */
-        madvise(base, bytes, MADV_HUGEPAGE);
+        if (bytes >=
+            HUGE_BYTES) /* one fault for 2 MiB instead of 512; advice, so failure is no error */
+            madvise(mapping.base, bytes, MADV_HUGEPAGE);
 #endif
-    *arena = (struct kvt_arena){.base = base, .used = 0, .limit = bytes};
+    }
+    *arena = (struct kvt_arena){.base = mapping.base, .limit = bytes, .mapped = mapping.bytes};
     return KVT_OK;
 }
 
 void kvt_arena_release(struct kvt_arena *arena)
 {
-    if (arena->base != NULL)
-        munmap(arena->base, arena->limit);
+    if (arena->base != NULL) {
+#ifdef KVT_SLOW_CHECKS
+        munmap(arena->base, arena->mapped);
+#else
+        keep((struct mapping){.base = arena->base, .bytes = arena->mapped, .dirty = arena->used});
+#endif
+    }
     *arena = (struct kvt_arena){0};
 }
 

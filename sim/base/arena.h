@@ -7,6 +7,14 @@
  * can be copied as a whole.
  *
  * Take everything at set-up: the event loop never calls into here.
+ *
+ * Jobs of many short runs release and initialise the same few arenas over and over. Each thread
+ * therefore keeps what it released, up to KVT_ARENA_KEPT mappings, and the next arena that fits
+ * into one takes it over: no call of the system, no page faults, and no lock that all threads of
+ * the process share. What was used of it is cleared by then, so an arena cannot tell. A mapping
+ * that is kept holds at most KVT_ARENA_KEPT_BYTES of memory, beyond that it is given back: a thread
+ * keeps at most 64 MiB, until it ends. With KVT_SLOW_CHECKS nothing is kept, so that the use of a
+ * released arena faults.
  */
 #ifndef KVT_BASE_ARENA_H
 #define KVT_BASE_ARENA_H
@@ -15,15 +23,20 @@
 
 #include "sim/base/status.h"
 
+#define KVT_ARENA_KEPT       8
+#define KVT_ARENA_KEPT_BYTES ((size_t)8 << 20)
+
 struct kvt_arena {
     unsigned char *base;
     size_t used, limit; /* bytes */
+    size_t mapped;      /* bytes of address space, at least limit */
 };
 
 /* Reserve limit bytes (rounded up to an OS page). KVT_ENOMEM with the size on failure. */
 enum kvt_status kvt_arena_init(struct kvt_arena *arena, size_t limit, struct kvt_err *err);
 
-/* Give everything back; the arena is then empty and may be initialised again. */
+/* Give everything back, to the thread or to the system; the arena is then empty and may be
+ * initialised again. By any thread. */
 void kvt_arena_release(struct kvt_arena *arena);
 
 /* count zeroed items of size_bytes each, or NULL when the arena is full. count may be 0. O(1). */
