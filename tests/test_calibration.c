@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sim/base/file.h"
 #include "sim/cost/calibration.h"
 #include "sim/cost/guess.h"
 #include "tests/cost_parts.h"
@@ -322,6 +323,35 @@ static void shipped_files_load_and_state_their_sources(void)
     }
 }
 
+/* What was read before is copied: it must be what reading says, of the file as it is now. */
+static void a_file_that_changes_is_read_anew(void)
+{
+    char path[512], text[1024];
+    snprintf(path, sizeof path, "%s", check_temp("cal.yaml"));
+    struct kvt_err err = {0};
+    struct kvt_gpu other = gpu;
+    other.bandwidth = 1e12;
+    for (int i = 0; i < 60; i++) { /* more files than are kept, each three times */
+        struct kvt_calibration c;
+        double us = 1 + i / 3 % 20;
+        int length = snprintf(text, sizeof text,
+                              "%s- {family: gemm-bf16, law: constant, t0: %.0f us, source: a}\n",
+                              head, us);
+        CHECK_OK(kvt_file_write(path, text, (size_t)length, &err), err);
+        CHECK_OK(kvt_calibration_load(&c, path, i % 3 == 2 ? &other : &gpu, "", NULL, &err), err);
+        struct kvt_work work = {.bytes = 1e6};
+        const struct kvt_law *law = kvt_calibration_law(&c, KVT_FAMILY_GEMM_BF16, &work);
+        CHECK_CLOSE(kvt_law_time(law, &work, NULL), 1e-6 * us, 1e-12, "as the file says");
+        law = kvt_calibration_law(&c, KVT_FAMILY_GEMM_FP8, &work);
+        CHECK_CLOSE(law->bandwidth, 0.8 * (i % 3 == 2 ? 1e12 : 4.8e12), 1e-12, "of that GPU");
+        CHECK(!c.said[0]);
+        c.said[0] = true;
+        kvt_calibration_add(&c, KVT_FAMILY_GEMM_BF16, 1); /* leaves no trace */
+        kvt_calibration_release(&c);
+    }
+    remove(path);
+}
+
 /* clang-format off */
 const struct check_test check_calibration[] = {
     {"a roofline is launch plus the norm of its sides",
@@ -340,6 +370,7 @@ const struct check_test check_calibration[] = {
      guesses_and_sizes_outside_the_grid_are_said_once, false},
     {"shipped files load and state their sources",
      shipped_files_load_and_state_their_sources, false},
+    {"a file that changes is read anew", a_file_that_changes_is_read_anew, false},
     {NULL, NULL, false},
 };
 /* clang-format on */

@@ -7,6 +7,7 @@
 #include "sim/base/assert.h"
 #include "sim/base/file.h"
 #include "sim/cost/calibration_file.h"
+#include "sim/cost/calibration_kept.h"
 #include "sim/cost/guess.h"
 #include "sim/cost/surface.h"
 
@@ -144,7 +145,12 @@ enum kvt_status kvt_calibration_load(struct kvt_calibration *calibration, const 
     }
     enum kvt_status status = kvt_text_read(path, CALIBRATION_BYTES_MAX, &text, err);
     if (status == KVT_OK) {
-        status = kvt_calibration_parse(calibration, path, text.bytes, text.count, gpu, talk, err);
+        if (!kvt_calibration_from_kept(calibration, text.bytes, text.count, gpu, talk)) {
+            status =
+                kvt_calibration_parse(calibration, path, text.bytes, text.count, gpu, talk, err);
+            if (status == KVT_OK)
+                kvt_calibration_keep(calibration, text.bytes, text.count, gpu);
+        }
         kvt_text_free(&text);
     }
     free(path);

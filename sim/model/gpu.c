@@ -211,6 +211,21 @@ static double distance(double a, double b)
     return a > 0 && b > 0 ? fabs(log(a / b)) : 0;
 }
 
+/* NAME.yaml of the folder, where that GPU is called just so: nothing can be nearer, and the other
+ * files, some thirty, are not read. */
+static enum kvt_status find_file(struct kvt_gpu *gpu, const char *name, bool *found,
+                                 struct kvt_err *err)
+{
+    char path[4096];
+    int length = snprintf(path, sizeof path, "%s/configs/gpus/%s.yaml", kvt_data_folder(), name);
+    *found = false;
+    if (strchr(name, '/') != NULL || (size_t)length >= sizeof path || access(path, F_OK) != 0)
+        return KVT_OK;
+    KVT_TRY(load_file(gpu, path, err));
+    *found = strcmp(gpu->name, name) == 0;
+    return KVT_OK;
+}
+
 /* The file of that name; among several (A100 of 40 and 80 GB) the one nearest to `nominal`. When
  * that is not given: the file whose very name it is ("h20", and not h20-3e whose alias is H20),
  * else the largest. */
@@ -277,12 +292,16 @@ enum kvt_status kvt_gpu_load(struct kvt_gpu *gpu, const char *name_or_path, doub
                              struct kvt_err *err)
 {
     size_t count = strlen(name_or_path);
-    bool found = true;
+    bool found = false;
     char near[64] = "";
     if ((count > 5 && strcmp(name_or_path + count - 5, ".yaml") == 0) ||
-        (strchr(name_or_path, '/') != NULL && access(name_or_path, F_OK) == 0))
+        (strchr(name_or_path, '/') != NULL && access(name_or_path, F_OK) == 0)) {
         KVT_TRY(load_file(gpu, name_or_path, err));
-    else
+        found = true;
+    }
+    if (!found && capacity <= 0)
+        KVT_TRY(find_file(gpu, name_or_path, &found, err));
+    if (!found)
         KVT_TRY(find(gpu, name_or_path, capacity, &found, near, err));
     if (!found && capacity < 0)
         return kvt_err_set(
