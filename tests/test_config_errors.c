@@ -424,6 +424,20 @@ static void every_choice_is_judged_like_the_value_itself(void)
          "c.yaml:5:43: fleet.serve.parallel.dq: unknown key; did you mean \"dp\"?"},
         {"domain in a domain", SERVE "    parallel: {choices: [{tp: 8}, {tp: {choices: [1]}}]}\n",
          "c.yaml:5:50: fleet.serve.parallel.tp: want a value, got a domain within a domain"},
+        {"twice", SERVE "    kv: {choices: [bf16, fp8, bf16]}\n",
+         "c.yaml:5:31: fleet.serve.kv: want choices that differ, got bf16 a second time"},
+        {"twice, sections", SERVE "    parallel: {choices: [{tp: 8}, {tp: 4}, {tp: 4}]}\n",
+         "c.yaml:5:44: fleet.serve.parallel: want choices that differ, got {tp: 4} a second time"},
+        {"twice, short",
+         "model: m\nfleet: {serve: {gpu: g}}\n"
+         "workload: {closed: {concurrency: [1, 2, 1], input: 3, output: 4}}\n",
+         "c.yaml:3:41: workload.closed.concurrency: want choices that differ, got 1 a second time"},
+        {"both", SERVE "    replicas: {choices: [1], range: {min: 1, max: 2, step: 1}}\n",
+         "c.yaml:5:15: fleet.serve.replicas: want a domain of one key, choices or range, got "
+         "\"choices\" and \"range\""},
+        {"choices and more", SERVE "    parallel: {tp: 8, choices: [{tp: 2}]}\n",
+         "c.yaml:5:15: fleet.serve.parallel: want a domain of one key, choices or range, got "
+         "\"tp\" and \"choices\""},
         {"no list", SERVE "    replicas: {choices: 3}\n",
          "c.yaml:5:25: fleet.serve.replicas: want a list of 1 to 10000 choices, got \"3\""},
         {"no map", SERVE "    replicas: {range: 3}\n",

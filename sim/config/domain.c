@@ -91,6 +91,43 @@ static void choice_try(struct kvt_reader *r, const struct kvt_rule *rule,
     free(copy);
 }
 
+/* A choice and its place in the list. */
+struct choice {
+    const char *text;
+    const struct kvt_yaml *item;
+    int32_t at;
+};
+
+static int by_text(const void *a, const void *b)
+{
+    const struct choice *x = a, *y = b;
+    int order = strcmp(x->text, y->text);
+    return order != 0 ? order : (x->at > y->at) - (x->at < y->at);
+}
+
+/* Each point would run twice. */
+static void refuse_duplicates(struct kvt_reader *r, const struct kvt_yaml *list,
+                              const char *const texts[], const char *path)
+{
+    char got[KVT_QUOTE_BYTES];
+    int32_t count = 0;
+    struct choice *choices = malloc((size_t)list->count * sizeof *choices);
+    r->store->is_full = r->store->is_full || choices == NULL;
+    if (r->store->is_full) {
+        free(choices);
+        return;
+    }
+    for (const struct kvt_yaml *item = list->first; item != NULL; item = item->next, count++)
+        choices[count] = (struct choice){texts[count], item, count};
+    qsort(choices, (size_t)count, sizeof *choices, by_text);
+    for (int32_t i = 1; i < count; i++)
+        if (strcmp(choices[i - 1].text, choices[i].text) == 0)
+            kvt_complain(r, choices[i].item->where, path,
+                         "want choices that differ, got %s a second time",
+                         kvt_yaml_quote(choices[i].text, got));
+    free(choices);
+}
+
 static void read_choices(struct kvt_reader *r, const struct kvt_rule *rule,
                          const struct kvt_yaml *list, void *base, const char *path)
 {
@@ -117,6 +154,7 @@ static void read_choices(struct kvt_reader *r, const struct kvt_rule *rule,
                 choice_try(r, rule, item, base_offset, before, path);
         }
         r->in_domain = false;
+        refuse_duplicates(r, list, texts, path);
         domain_add(r, path, list->key != NULL ? list->key_where : list->where, texts, count);
     }
     r->store->is_full = r->store->is_full || before == NULL;

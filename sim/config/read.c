@@ -295,6 +295,13 @@ void kvt_read_value(struct kvt_reader *r, const struct kvt_rule *rule, const str
         kvt_read_domain(r, rule, domain, base, path);
         return;
     }
+    if (node->kind == KVT_YAML_MAP && node->count > 1 &&
+        (kvt_yaml_find(node, "choices") != NULL || kvt_yaml_find(node, "range") != NULL)) {
+        kvt_complain(r, node->where, path,
+                     "want a domain of one key, choices or range, got \"%s\" and \"%s\"",
+                     node->first->key, node->first->next->key);
+        return;
+    }
     char *bytes = base, *field = bytes + rule->offset;
     if (rule->given > 0)
         bytes[rule->given - 1] = true;

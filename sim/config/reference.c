@@ -28,7 +28,7 @@ static const char introduction[] =
     "- A relative path in a file is meant from the file's folder, one in `--set` from the working\n"
     "  directory.\n"
     "- Any value may be a domain for `plan` and `sweep`: `{choices: [...]}` or\n"
-    "  `{range: {min: 1, max: 8, step: 1}}`.\n"
+    "  `{range: {min: 1, max: 8, step: 1}}`, not both. A choice given twice is an error.\n"
     "- Short forms: `gpu: h200-sxm` is `gpu: {name: h200-sxm}`, `trace: a.csv` is\n"
     "  `trace: {file: a.csv}`, `input: 1000` is `input: {fixed: 1000}`, `arrivals: poisson` is\n"
     "  `arrivals: {poisson: {}}`, `guard: fifo+lease` is `guard: {fifo: {}, lease: {}}`, and\n"
