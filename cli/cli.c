@@ -66,6 +66,15 @@ enum kvt_status kvt_cli_get_int(const struct kvt_cli *cli, const char *name, int
     return kvt_err_set(err, KVT_EUSAGE, "--%s: %s", name, why.text);
 }
 
+enum kvt_status kvt_cli_get_threads(const struct kvt_cli *cli, int32_t *threads,
+                                    struct kvt_err *err)
+{
+    int64_t given;
+    KVT_TRY(kvt_cli_get_int(cli, "threads", 1, KVT_CLI_THREADS_MAX, 0, &given, err));
+    *threads = (int32_t)given;
+    return KVT_OK;
+}
+
 enum kvt_status kvt_cli_get_double(const struct kvt_cli *cli, const char *name, double fallback,
                                    double *value, struct kvt_err *err)
 {

@@ -38,7 +38,8 @@ struct kvt_cli_option {
     const char *help;     /* one line: meaning, unit, default */
 };
 
-#define KVT_CLI_VALUES_MAX 256
+#define KVT_CLI_VALUES_MAX  256
+#define KVT_CLI_THREADS_MAX 1024
 
 struct kvt_command;
 
@@ -93,6 +94,9 @@ const char *kvt_cli_next(const struct kvt_cli *cli, const char *name, int32_t *a
 /* The same as a number in min..max; fallback when not given. KVT_EUSAGE names the option. */
 enum kvt_status kvt_cli_get_int(const struct kvt_cli *cli, const char *name, int64_t min,
                                 int64_t max, int64_t fallback, int64_t *value, struct kvt_err *err);
+/* --threads of every command: 1 to KVT_CLI_THREADS_MAX; 0 when not given: as OpenMP has. */
+enum kvt_status kvt_cli_get_threads(const struct kvt_cli *cli, int32_t *threads,
+                                    struct kvt_err *err);
 enum kvt_status kvt_cli_get_double(const struct kvt_cli *cli, const char *name, double fallback,
                                    double *value, struct kvt_err *err);
 

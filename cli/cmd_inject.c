@@ -236,9 +236,9 @@ static enum kvt_status open_store(const struct kvt_cli *cli, struct kvt_inject_s
 static enum kvt_status read_options(const struct kvt_cli *cli, struct kvt_inject_report *report,
                                     struct kvt_campaign_options *how, struct kvt_err *err)
 {
-    int64_t threads;
+    int32_t threads;
     const char *which = kvt_cli_get(cli, "estimator"), *inflate = kvt_cli_get(cli, "inflate");
-    KVT_TRY(kvt_cli_get_int(cli, "threads", 1, 1024, 0, &threads, err));
+    KVT_TRY(kvt_cli_get_threads(cli, &threads, err));
     report->print_plan = kvt_cli_get(cli, "print-plan") != NULL;
     report->importance = which != NULL && strcmp(which, "importance") == 0;
     bool counted = which != NULL && strcmp(which, "counted") == 0;

@@ -36,9 +36,9 @@ static enum kvt_status run(const struct kvt_cli *cli, struct kvt_err *err)
     static struct kvt_search search;
     struct kvt_points points;
     struct kvt_progress progress = {0};
-    int64_t threads;
+    int32_t threads;
     bool done;
-    KVT_TRY(kvt_cli_get_int(cli, "threads", 1, 4096, 0, &threads, err));
+    KVT_TRY(kvt_cli_get_threads(cli, &threads, err));
     KVT_TRY(kvt_cli_config(cli, cli->operands[0], &config, &done, err));
     if (done)
         return KVT_OK;

@@ -163,8 +163,9 @@ static enum kvt_status sweep_config(const struct kvt_cli *cli, const struct kvt_
     static struct kvt_sweep sweep;
     struct kvt_points points;
     struct kvt_progress progress = {0};
-    int64_t threads, resamples;
-    KVT_TRY(kvt_cli_get_int(cli, "threads", 1, 4096, 0, &threads, err));
+    int32_t threads;
+    int64_t resamples;
+    KVT_TRY(kvt_cli_get_threads(cli, &threads, err));
     KVT_TRY(kvt_cli_get_int(cli, "resamples", 0, KVT_RESAMPLES_MAX, 0, &resamples, err));
     const struct kvt_sweep_options how = {.output = cli->output,
                                           .threads = (int32_t)threads,
