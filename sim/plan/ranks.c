@@ -63,6 +63,11 @@ void kvt_ranks_end(struct kvt_ranks *ranks)
     *ranks = (struct kvt_ranks){.count = 1};
 }
 
+void kvt_ranks_abandon(struct kvt_ranks *ranks)
+{
+    ranks->with = NULL;
+}
+
 void kvt_ranks_wait(const struct kvt_ranks *ranks, int32_t from, struct kvt_rank_message *message)
 {
     const struct timespec pause = {.tv_nsec = POLL_NS};

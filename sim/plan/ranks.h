@@ -43,6 +43,9 @@ enum kvt_status kvt_ranks_begin(struct kvt_ranks *ranks, struct kvt_err *err);
 /* Every rank must come here, after its last message. Safe when alone. */
 void kvt_ranks_end(struct kvt_ranks *ranks);
 
+/* Instead of the end, when a rank died: the end would wait for it. */
+void kvt_ranks_abandon(struct kvt_ranks *ranks);
+
 /* Wait for the next message from that rank. */
 void kvt_ranks_wait(const struct kvt_ranks *ranks, int32_t from, struct kvt_rank_message *message);
 

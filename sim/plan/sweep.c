@@ -12,12 +12,22 @@
 #include "sim/output/journal.h"
 #include "sim/plan/sweep_files.h"
 
+#define BATCH_MOST   16 /* points of one message */
+#define BATCHES_LEFT 4  /* per worker, of the points that are left */
+#define POLL_NS      100000
+#define BYE_POLLS    2500 /* of silence, some 0.4 s: ranks that have not said goodbye are lost */
+
 /* From a rank to rank 0 and back. */
 enum tag {
     TAG_BEGIN, /* 0 to all: int32 status; not KVT_OK: there is nothing to do */
-    TAG_TAKE,  /* to 0: empty; the answer is an int64: a point, or -1 */
+    TAG_TAKE,  /* to 0: empty; the answer is a batch, empty when there is nothing to do */
     TAG_DONE,  /* to 0: int64 point, then the packed point */
     TAG_BYE,   /* to 0: int32 status, then text: the last message of a rank */
+};
+
+/* Points first, first + 1, ... end - 1 for one worker. */
+struct batch {
+    int64_t first, end;
 };
 
 struct job {
@@ -26,9 +36,11 @@ struct job {
     const struct kvt_sweep_options *options;
     struct kvt_journal journal; /* file -1: none */
     int64_t next;               /* no point below it is left to hand out */
+    int64_t workers;            /* of all ranks, if each has as many as rank 0 */
     enum kvt_status status;     /* of the first failure that ends the sweep */
     struct kvt_err err;
     int32_t byes; /* other ranks that said goodbye */
+    int32_t lost; /* that did not, long after all were told to stop */
 };
 
 static bool is_stopped(const struct job *job)
@@ -99,12 +111,21 @@ static enum kvt_status resume(void *context, int64_t key, const void *bytes, siz
     return store_packed(sweep, key, bytes, count, err);
 }
 
-/* The next point that nobody has; -1 when there is none or the sweep ends early. */
-static int64_t hand_out(struct job *job)
+/* The next points that nobody has; none when there are none or the sweep ends early. Many at first,
+ * so that a message is worth its while, and one by one at the end, where all wait for the last. */
+static struct batch hand_out(struct job *job, int64_t most)
 {
-    while (job->next < job->sweep->count && job->sweep->done[job->next])
+    const struct kvt_sweep *sweep = job->sweep;
+    while (job->next < sweep->count && sweep->done[job->next])
         job->next++;
-    return job->next < job->sweep->count && !is_stopped(job) ? job->next++ : -1;
+    struct batch batch = {job->next, job->next};
+    int64_t share = (sweep->count - job->next) / (BATCHES_LEFT * job->workers);
+    int64_t want = share < 1 ? 1 : share < most ? share : most;
+    while (!is_stopped(job) && batch.end < sweep->count && batch.end - batch.first < want &&
+           !sweep->done[batch.end])
+        batch.end++;
+    job->next = batch.end;
+    return batch;
 }
 
 static void tell_progress(const struct job *job)
@@ -121,13 +142,14 @@ static void answer(struct job *job, const struct kvt_rank_message *message, unsi
 {
     const struct kvt_ranks_plugin *with = job->ranks->with;
     struct kvt_err err = {0};
+    struct batch batch;
     int64_t number = -1;
     int32_t status;
     with->receive(message, bytes);
     switch ((enum tag)message->tag) {
     case TAG_TAKE:
-        number = hand_out(job);
-        with->send(message->from, TAG_TAKE, &number, sizeof number);
+        batch = hand_out(job, BATCH_MOST);
+        with->send(message->from, TAG_TAKE, &batch, sizeof batch);
         break;
     case TAG_DONE:
         memcpy(&number, bytes, sizeof number);
@@ -148,42 +170,52 @@ static void answer(struct job *job, const struct kvt_rank_message *message, unsi
     }
 }
 
-/* Serve the others until all of them have said goodbye. */
+/* Serve the others until all of them have said goodbye. When a rank dies its launcher stops the
+ * others, and soon kills them: nobody waits for the dead then. */
 static void coordinate(struct job *job)
 {
-    const struct timespec pause = {.tv_nsec = 100000};
+    const struct timespec pause = {.tv_nsec = POLL_NS};
     size_t room = sizeof(int64_t) + kvt_point_bytes_max(&job->sweep->columns);
     room = room > sizeof(struct kvt_err) ? room : sizeof(struct kvt_err) + 64;
     unsigned char *bytes = malloc(room);
     kvt_assert(bytes != NULL);
-    while (job->byes < job->ranks->count - 1) {
+    int32_t polls = 0; /* in a row that found nothing, after the stop */
+    while (job->byes < job->ranks->count - 1 && polls < BYE_POLLS) {
         struct kvt_rank_message message;
-        bool any;
+        bool any, stopped;
 #pragma omp critical(kvt_sweep)
         {
             any = job->ranks->with->probe(-1, &message);
             if (any)
                 answer(job, &message, bytes);
+            stopped = job->options->stop != NULL && *job->options->stop != 0;
         }
+        polls = any || !stopped ? 0 : polls + 1;
         if (!any)
             nanosleep(&pause, NULL);
     }
+    job->lost = job->ranks->count - 1 - job->byes;
     free(bytes);
 }
 
 /* ---- every rank: work --------------------------------------------------------------------- */
 
-static int64_t take(struct job *job)
+/* The next point of a worker, out of its batch or of a new one; -1: there is none. */
+static int64_t take(struct job *job, struct batch *batch)
 {
-    int64_t number = -1;
     struct kvt_rank_message message;
+    int64_t number = -1;
 #pragma omp critical(kvt_sweep)
-    if (job->ranks->rank == 0) {
-        number = hand_out(job);
-    } else if (!is_stopped(job)) {
-        job->ranks->with->send(0, TAG_TAKE, NULL, 0);
-        kvt_ranks_wait(job->ranks, 0, &message);
-        job->ranks->with->receive(&message, &number);
+    if (!is_stopped(job)) {
+        if (batch->first == batch->end && job->ranks->rank == 0) {
+            *batch = hand_out(job, 1);
+        } else if (batch->first == batch->end) {
+            job->ranks->with->send(0, TAG_TAKE, NULL, 0);
+            kvt_ranks_wait(job->ranks, 0, &message);
+            job->ranks->with->receive(&message, batch);
+        }
+        if (batch->first < batch->end)
+            number = batch->first++;
     }
     return number;
 }
@@ -219,8 +251,9 @@ static void work(struct job *job)
                                       .stop = job->options->stop};
     struct kvt_point point = {.values = values};
     unsigned char *bytes = malloc(sizeof(int64_t) + kvt_point_bytes_max(columns));
+    struct batch batch = {0, 0};
     int64_t number;
-    while (bytes != NULL && (number = take(job)) >= 0) {
+    while (bytes != NULL && (number = take(job, &batch)) >= 0) {
         struct kvt_err err = {0};
         if (kvt_point_run(&point, job->sweep->points, number, columns, &how, &err) == KVT_OK) {
             give(job, number, &point, bytes);
@@ -237,6 +270,7 @@ static void run(struct job *job)
     int32_t threads =
         job->options->threads > 0 ? job->options->threads : (int32_t)omp_get_max_threads();
     bool leads = job->ranks->rank == 0 && job->ranks->count > 1;
+    job->workers = (int64_t)threads * job->ranks->count;
 #pragma omp parallel num_threads(threads + leads)
     {
         if (leads && omp_get_thread_num() == 0)
@@ -318,8 +352,11 @@ static enum kvt_status finish(struct job *job, struct kvt_err *err)
         return kvt_err_set(err, job->status, "%s", job->err.text);
     if (whole)
         return KVT_OK;
-    return kvt_err_set(err, KVT_EINTR, "interrupted after %" PRId64 " of %" PRId64 " points%s",
-                       sweep->done_count, sweep->count,
+    char lost[64] = "";
+    if (job->lost > 0)
+        snprintf(lost, sizeof lost, ", %d of %d ranks are gone", job->lost, job->ranks->count);
+    return kvt_err_set(err, KVT_EINTR, "interrupted after %" PRId64 " of %" PRId64 " points%s%s",
+                       sweep->done_count, sweep->count, lost,
                        job->options->output != NULL ? "; the same command goes on from there" : "");
 }
 
@@ -351,6 +388,8 @@ enum kvt_status kvt_sweep_run(struct kvt_sweep *sweep, const struct kvt_points *
         run(job);
         if (ranks->rank > 0)
             say_goodbye(job);
+        if (job->lost > 0)
+            kvt_ranks_abandon(ranks);
         status = finish(job, err);
     }
     kvt_journal_close(&job->journal);
