@@ -158,6 +158,7 @@ test: $(B)/kvtwin $(B)/check ## the quick tests, under a minute
 	$(Q)tests/fixed.sh $(B)/kvtwin
 
 check: bootstrap-check $(if $(filter release,$(MODE)),all twins mutants cuda cuda-emulated $(B)/swarm $(B)/replay) $(B)/kvtwin $(B)/check alone ## all tests, twins, lint
+	$(if $(filter release,$(MODE)),$(Q)$(MAKE) --no-print-directory all) # the ranks: mpicc may be new
 	$(Q)$(B)/check --slow
 	$(Q)tests/cli.sh $(B)/kvtwin
 	$(Q)tests/traces.sh $(B)/kvtwin

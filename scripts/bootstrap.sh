@@ -50,6 +50,8 @@ check)
     need clang program clang
     need g++ program g++
     need libomp-dev clang_header omp.h
+    need libopenmpi-dev program mpicc
+    need openmpi-bin program mpirun
     ;;
 notebooks)
     need jupyter-nbconvert python_module nbconvert

@@ -8,6 +8,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 count=0
 failed=0
+skipped=0
 
 fail() {
     failed=$((failed + 1))
@@ -603,22 +604,80 @@ err_has "want at most 1000000 points, got 1.9998e+06"
 run "a range of too many values" 6 sweep $sweep \
     --set 'workload.closed.requests={range: {min: 1, max: 1e12, step: 1}}'
 err_has "got 1e+12"
+run "a sweep with a choice given twice" 3 sweep $sweep --set 'run.seed={choices: [7, 8, 7]}'
+err_has "want choices that differ, got 7 a second time"
+run "a sweep over choices and a range" 3 sweep $sweep --set 'run.seed={choices: [7], range: {min: 1, max: 2, step: 1}}'
+err_has 'want a domain of one key, choices or range, got "choices" and "range"'
+for command in sweep plan inject; do
+    run "$command on too many threads" 2 $command $sweep --threads 1025
+    err_has "threads: want a whole number from 1 to 1024"
+done
 run "a sweep that cannot be written" 4 sweep $sweep $few -o "$work/none/s.h5"
 out_is_empty
+many="--set fleet.serve.gpu=h100-sxm --set workload.closed.concurrency=[$(seq -s, 40)]" # 400 points, half a second
+run "many points" 0 sweep $sweep $many -o "$work/many.h5" -q
 name="a sweep that is killed and goes on"
 count=$((count + 1))
-for turn in 1 2 3 4 5; do
-    "$kvtwin" sweep $sweep $few --threads 2 -o "$work/cut.h5" -q >/dev/null 2>&1 &
+for turn in 1 3 5 2 4; do
+    "$kvtwin" sweep $sweep $many --threads 2 -o "$work/cut.h5" -q >/dev/null 2>&1 &
     pid=$!
     until [ -s "$work/cut.h5.journal.0" ] || ! kill -0 $pid 2>/dev/null; do :; done
     sleep 0.0$turn
     kill -KILL $pid 2>/dev/null
     wait $pid 2>/dev/null
 done
-run "another seed" $([ -e "$work/cut.h5" ] && echo 0 || echo 3) sweep $sweep $few --seed 2 -o "$work/cut.h5"
-run "the rest of a sweep" 0 sweep $sweep $few -o "$work/cut.h5"
+run "another seed" $([ -e "$work/cut.h5" ] && echo 0 || echo 3) sweep $sweep $many --seed 2 -o "$work/cut.h5"
+run "the rest of a sweep" 0 sweep $sweep $many -o "$work/cut.h5"
 [ ! -e "$work/cut.h5.journal.0" ] || fail "the journal is left"
-cmp -s "$work/one.h5" "$work/cut.h5" || fail "the file differs from that of an uninterrupted sweep"
+cmp -s "$work/many.h5" "$work/cut.h5" || fail "the file differs from that of an uninterrupted sweep"
+
+# ---- ranks ----
+ranks() { # ranks COUNT ARGUMENT...: its process ids in $work/rank.0, $work/rank.1
+    of=$1
+    shift
+    rm -f "$work"/rank.?
+    # shellcheck disable=SC2016
+    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 exec timeout 60 mpirun --oversubscribe -n "$of" \
+        sh -c 'echo $$ >"$0.$OMPI_COMM_WORLD_RANK"; exec "$@"' "$work/rank" "$kvtwin" "$@"
+}
+# killed RANK: SIGKILL for that rank in the middle of a sweep of two; leaves mpirun's code in $got.
+killed() {
+    touch "$work/lost.h5.journal.1"
+    before=$(wc -c <"$work/lost.h5.journal.1")
+    ranks 2 sweep $sweep $many --threads 1 -o "$work/lost.h5" -q >/dev/null 2>"$work/err" &
+    pid=$!
+    until [ "$(wc -c <"$work/lost.h5.journal.1")" -gt $((before + 1000)) ] || ! kill -0 $pid 2>/dev/null; do :; done
+    kill -KILL "$(cat "$work/rank.$1")" 2>/dev/null
+    wait $pid
+    got=$?
+}
+if [ -e "$(dirname "$kvtwin")/kvtwin-mpi.so" ] && command -v mpirun >/dev/null 2>&1; then
+    for of in 2 3; do
+        name="a sweep of $of ranks"
+        count=$((count + 1))
+        (ranks $of sweep $sweep $many --threads 1 -o "$work/ranks.h5") >/dev/null 2>"$work/err" ||
+            fail "$(head -n 3 "$work/err")"
+        cmp -s "$work/many.h5" "$work/ranks.h5" || fail "the file differs from that of one process"
+    done
+    name="a rank that is killed"
+    count=$((count + 1))
+    killed 1
+    [ $got -eq 137 ] || fail "exit code $got, want 137"
+    err_has "of 400 points, 1 of 2 ranks are gone; the same command goes on from there"
+    [ ! -e "$work/lost.h5" ] || fail "there is a file"
+    name="rank 0 is killed"
+    count=$((count + 1))
+    killed 0
+    [ $got -eq 137 ] || fail "exit code $got, want 137"
+    err_has "signal 9 (Killed)"
+    [ ! -e "$work/lost.h5" ] || fail "there is a file"
+    run "the rest, alone" 0 sweep $sweep $many -o "$work/lost.h5"
+    err_has " of 400 points came from the journal"
+    cmp -s "$work/many.h5" "$work/lost.h5" || fail "the file differs from that of one process"
+else
+    skipped=$((skipped + 4))
+    echo "tests/cli.sh: skipped, for want of MPI: sweeps of several ranks, and of one that dies"
+fi
 
 run "a page of a sweep" 0 report "$work/one.h5" -o "$work/sweep.html" --svg "$work/sweep-svg"
 grep -q '<figure id="ttft"><svg' "$work/sweep.html" || fail "no figure in the page"
@@ -653,16 +712,6 @@ out_has "no candidate can be run, 1 of 1 because:"
 out_has "does not fit on t4"
 run "a plan without an SLO" 3 plan $split --set slo=null
 err_has "want an slo"
-if [ -e "$(dirname "$kvtwin")/kvtwin-mpi.so" ] && command -v mpirun >/dev/null 2>&1; then
-    name="a sweep of two ranks"
-    count=$((count + 1))
-    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 60 mpirun --oversubscribe -n 2 \
-        "$kvtwin" sweep $sweep $few --threads 1 -o "$work/ranks.h5" >/dev/null 2>"$work/err" ||
-        fail "$(head -n 3 "$work/err")"
-    cmp -s "$work/one.h5" "$work/ranks.h5" || fail "the file differs from that of one process"
-else
-    echo "tests/cli.sh: skipped, for want of MPI: a sweep of two ranks"
-fi
 
 name="SIGINT while resampling"
 count=$((count + 1))
@@ -681,4 +730,4 @@ if [ "$failed" -gt 0 ]; then
     echo "tests/cli.sh: $failed failures in $count runs" >&2
     exit 1
 fi
-echo "tests/cli.sh: $count runs of the command line as they should be"
+echo "tests/cli.sh: $count runs of the command line as they should be, $skipped skipped"
