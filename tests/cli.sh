@@ -638,6 +638,7 @@ ranks() { # ranks COUNT ARGUMENT...: its process ids in $work/rank.0, $work/rank
     rm -f "$work"/rank.?
     # shellcheck disable=SC2016
     OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 exec timeout 60 mpirun --oversubscribe -n "$of" \
+        --mca odls_base_sigkill_timeout 20 \
         sh -c 'echo $$ >"$0.$OMPI_COMM_WORLD_RANK"; exec "$@"' "$work/rank" "$kvtwin" "$@"
 }
 # killed RANK: SIGKILL for that rank in the middle of a sweep of two; leaves mpirun's code in $got.

@@ -334,9 +334,9 @@ static void a_file_that_changes_is_read_anew(void)
     for (int i = 0; i < 60; i++) { /* more files than are kept, each three times */
         struct kvt_calibration c;
         double us = 1 + i / 3 % 20;
-        int length = snprintf(text, sizeof text,
-                              "%s- {family: gemm-bf16, law: constant, t0: %.0f us, source: a}\n",
-                              head, us);
+        int length =
+            snprintf(text, sizeof text,
+                     "%s- {family: gemm-bf16, law: constant, t0: %.0f us, source: a}\n", head, us);
         CHECK_OK(kvt_file_write(path, text, (size_t)length, &err), err);
         CHECK_OK(kvt_calibration_load(&c, path, i % 3 == 2 ? &other : &gpu, "", NULL, &err), err);
         struct kvt_work work = {.bytes = 1e6};

@@ -15,7 +15,7 @@
 #define BATCH_MOST   16 /* points of one message */
 #define BATCHES_LEFT 4  /* per worker, of the points that are left */
 #define POLL_NS      100000
-#define BYE_POLLS    2500 /* of silence, some 0.4 s: ranks that have not said goodbye are lost */
+#define BYE_S        0.4 /* after a stop: ranks that have not said goodbye by then are lost */
 
 /* From a rank to rank 0 and back. */
 enum tag {
@@ -179,18 +179,19 @@ static void coordinate(struct job *job)
     room = room > sizeof(struct kvt_err) ? room : sizeof(struct kvt_err) + 64;
     unsigned char *bytes = malloc(room);
     kvt_assert(bytes != NULL);
-    int32_t polls = 0; /* in a row that found nothing, after the stop */
-    while (job->byes < job->ranks->count - 1 && polls < BYE_POLLS) {
+    double stopped_at = -1;
+    while (job->byes < job->ranks->count - 1 &&
+           (stopped_at < 0 || kvt_wall_seconds() < stopped_at + BYE_S)) {
         struct kvt_rank_message message;
-        bool any, stopped;
+        bool any;
 #pragma omp critical(kvt_sweep)
         {
             any = job->ranks->with->probe(-1, &message);
             if (any)
                 answer(job, &message, bytes);
-            stopped = job->options->stop != NULL && *job->options->stop != 0;
         }
-        polls = any || !stopped ? 0 : polls + 1;
+        if (stopped_at < 0 && job->options->stop != NULL && *job->options->stop != 0)
+            stopped_at = kvt_wall_seconds();
         if (!any)
             nanosleep(&pause, NULL);
     }

@@ -2,8 +2,9 @@
  * sweep.h - every point of a config's domains, on all threads of one machine or of many
  *
  * Points are handed out in their order (points.h), to other ranks up to 16 at a time, one by one
- * towards the end; each is written to a journal as soon as it is done, so that a sweep which was killed goes on where it stopped. What comes out depends
- * neither on who computed a point nor on when: rank 0 keeps one row per point and writes one file.
+ * towards the end; each is written to a journal as soon as it is done, so that a sweep which was
+ * killed goes on where it stopped. What comes out depends neither on who computed a point nor on
+ * when: rank 0 keeps one row per point and writes one file.
  *
  *     OUT.journal.R   what rank R finished (journal.h); removed once OUT is complete
  *
