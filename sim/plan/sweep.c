@@ -12,10 +12,10 @@
 #include "sim/output/journal.h"
 #include "sim/plan/sweep_files.h"
 
-#define BATCH_MOST   16 /* points of one message */
-#define BATCHES_LEFT 4  /* per worker, of the points that are left */
+#define BATCH_MOST   16     /* points of one message */
+#define BATCHES_LEFT 4      /* per worker, of the points that are left */
 #define POLL_NS      400000 /* a rank asks every 16 points: it can wait so long */
-#define BYE_S        0.4 /* after a stop: ranks that have not said goodbye by then are lost */
+#define BYE_S        0.4    /* after a stop: ranks that have not said goodbye by then are lost */
 
 /* From a rank to rank 0 and back. */
 enum tag {
