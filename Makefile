@@ -157,8 +157,9 @@ test: $(B)/kvtwin $(B)/check ## the quick tests, under a minute
 	$(Q)tests/traces.sh $(B)/kvtwin
 	$(Q)tests/fixed.sh $(B)/kvtwin
 
+# `all` a second time: on a bare machine mpicc, and with it the part for ranks, is there only now.
 check: bootstrap-check $(if $(filter release,$(MODE)),all twins mutants cuda cuda-emulated $(B)/swarm $(B)/replay) $(B)/kvtwin $(B)/check alone ## all tests, twins, lint
-	$(if $(filter release,$(MODE)),$(Q)$(MAKE) --no-print-directory all) # the ranks: mpicc may be new
+	$(if $(filter release,$(MODE)),$(Q)$(MAKE) --no-print-directory all)
 	$(Q)$(B)/check --slow
 	$(Q)tests/cli.sh $(B)/kvtwin
 	$(Q)tests/traces.sh $(B)/kvtwin
