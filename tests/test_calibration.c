@@ -329,7 +329,7 @@ static void a_file_that_changes_is_read_anew(void)
     char path[512], text[1024];
     snprintf(path, sizeof path, "%s", check_temp("cal.yaml"));
     struct kvt_err err = {0};
-    struct kvt_gpu other = gpu;
+    struct kvt_gpu other = cost_gpu;
     other.bandwidth = 1e12;
     for (int i = 0; i < 60; i++) { /* more files than are kept, each three times */
         struct kvt_calibration c;
@@ -338,7 +338,8 @@ static void a_file_that_changes_is_read_anew(void)
             snprintf(text, sizeof text,
                      "%s- {family: gemm-bf16, law: constant, t0: %.0f us, source: a}\n", head, us);
         CHECK_OK(kvt_file_write(path, text, (size_t)length, &err), err);
-        CHECK_OK(kvt_calibration_load(&c, path, i % 3 == 2 ? &other : &gpu, "", NULL, &err), err);
+        CHECK_OK(kvt_calibration_load(&c, path, i % 3 == 2 ? &other : &cost_gpu, "", NULL, &err),
+                 err);
         struct kvt_work work = {.bytes = 1e6};
         const struct kvt_law *law = kvt_calibration_law(&c, KVT_FAMILY_GEMM_BF16, &work);
         CHECK_CLOSE(kvt_law_time(law, &work, NULL), 1e-6 * us, 1e-12, "as the file says");
