@@ -2,6 +2,7 @@
 #include "sim/base/arena.h"
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -9,6 +10,11 @@
 
 #define HUGE_BYTES (16u << 20)
 #define PAGE_BYTES ((size_t)4096)
+#ifdef KVT_SLOW_CHECKS
+#define KEEPS false
+#else
+#define KEEPS true
+#endif
 
 static long arena_fail_countdown;
 
@@ -116,13 +122,11 @@ enum kvt_status kvt_arena_init(struct kvt_arena *arena, size_t limit, struct kvt
 
 void kvt_arena_release(struct kvt_arena *arena)
 {
-    if (arena->base != NULL) {
-#ifdef KVT_SLOW_CHECKS
-        munmap(arena->base, arena->mapped);
-#else
-        keep((struct mapping){.base = arena->base, .bytes = arena->mapped, .dirty = arena->used});
-#endif
-    }
+    struct mapping mapping = {.base = arena->base, .bytes = arena->mapped, .dirty = arena->used};
+    if (mapping.base != NULL && KEEPS)
+        keep(mapping);
+    else if (mapping.base != NULL)
+        munmap(mapping.base, mapping.bytes);
     *arena = (struct kvt_arena){0};
 }
 
