@@ -287,7 +287,7 @@ install: $(B)/kvtwin ## copy program, library, headers, man page, completions, c
 	install -D -m 644 cli/_kvtwin $(DESTDIR)$(datadir)/zsh/site-functions/_kvtwin
 	install -D -m 644 README.md $(DESTDIR)$(datadir)/doc/kvtwin/README.md
 	install -D -m 644 LICENSE $(DESTDIR)$(datadir)/doc/kvtwin/LICENSE
-	install -m 644 docs/*.md docs/embed.c $(DESTDIR)$(datadir)/doc/kvtwin
+	install -m 644 docs/*.md docs/*.svg docs/embed.c CHANGELOG.md $(DESTDIR)$(datadir)/doc/kvtwin
 	find /dev/null $(wildcard configs traces) -type f -exec install -D -m 644 '{}' '$(DESTDIR)$(datadir)/kvtwin/{}' ';'
 
 uninstall: ## remove what install copied
