@@ -1,4 +1,11 @@
-/* laws_text.h - the kernels of a replica, measured in place and written as laws; for predict.c */
+/*
+ * laws_text.h - the kernels of a replica, measured in place and written as laws; for predict.c
+ *
+ * Each kernel of a step runs at a grid of sizes on the replica's own memory, in rounds over all
+ * sizes, so that a slow moment of the machine hits one round and not one size; the median counts.
+ * It writes to the replica's pages: not while it serves. Seconds of wall time.
+ * Errors: KVT_ENOMEM, KVT_EINTR, and what the device reports.
+ */
 #ifndef KVT_RUNTIME_LAWS_TEXT_H
 #define KVT_RUNTIME_LAWS_TEXT_H
 

@@ -1,4 +1,9 @@
-/* calibration_print.h - a calibration as the file that kvt_calibration_parse reads */
+/*
+ * calibration_print.h - a calibration as the file that kvt_calibration_parse reads
+ *
+ * Invariant: printed, read and printed again is the same text, whatever order the rows had that it
+ * was fitted to. Nothing fails here: who owns the stream looks at its error flag. O(knots).
+ */
 #ifndef KVT_COST_CALIBRATION_PRINT_H
 #define KVT_COST_CALIBRATION_PRINT_H
 

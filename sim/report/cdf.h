@@ -1,5 +1,10 @@
 /*
- * cdf.h - distributions as a few hundred points, and means over a whole run
+ * cdf.h - what a figure needs of a million requests: distributions as a few hundred points, requests
+ * in flight, rates per bin
+ *
+ * Times are seconds unless a parameter says ticks. What is made here is owned by who asked for it
+ * and released by the function beside it. Errors: KVT_ENOMEM only. Cost: O(requests), sorting
+ * O(n log n); what is kept has the size of a figure.
  */
 #ifndef KVT_REPORT_CDF_H
 #define KVT_REPORT_CDF_H
