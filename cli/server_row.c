@@ -299,7 +299,8 @@ static bool read_shape(struct kvt_server_row *row)
     return true;
 }
 
-bool kvt_server_is_off(const char *text)
+/* "", no, none, off, false or 0, in any case. */
+static bool is_off(const char *text)
 {
     char word[16];
     kvt_server_lower(text, word, sizeof word);
@@ -310,7 +311,7 @@ bool kvt_server_is_off(const char *text)
 bool kvt_server_read(struct kvt_server_row *row)
 {
     row->want.role = KVT_ROLE_SERVE;
-    row->want.draft_tokens = kvt_server_is_off(kvt_server_field(row, "spec_decode")) ? 0 : 1;
+    row->want.draft_tokens = is_off(kvt_server_field(row, "spec_decode")) ? 0 : 1;
     return read_engine(row) && read_shape(row) && read_weights(row) && read_kv(row) &&
            read_layout(row) && read_fraction(row) &&
            kvt_server_count(row, "page_or_block_tokens", 0, &row->want.page_tokens) &&

@@ -46,7 +46,4 @@ bool kvt_server_refuse(struct kvt_server_row *row, const char *format, ...)
 
 void kvt_server_lower(const char *text, char *out, size_t bytes);
 
-/* "", no, none, off, false or 0, in any case. */
-bool kvt_server_is_off(const char *text);
-
 #endif

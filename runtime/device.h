@@ -143,9 +143,6 @@ int32_t kvt_device_attention_workers(const struct kvt_device *device,
 /* How many pieces of bytes would be granted, one after the other, before the first refusal. */
 int64_t kvt_device_pieces_until_refusal(const struct kvt_device *device, int64_t bytes);
 
-/* Name of the processor that runs CPU kernels, and "cpu" where the system does not say. */
-void kvt_device_cpu_name(char *name, size_t bytes);
-
 /* Seconds of a monotonic clock. */
 double kvt_device_now(void);
 

@@ -22,7 +22,8 @@ double kvt_device_now(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-void kvt_device_cpu_name(char *name, size_t bytes)
+/* Of the processor; "cpu" where the system does not say. */
+static void processor_name(char *name, size_t bytes)
 {
     snprintf(name, bytes, "cpu");
     FILE *file = fopen("/proc/cpuinfo", "r");
@@ -42,7 +43,7 @@ void kvt_device_cpu_name(char *name, size_t bytes)
 static enum kvt_status cpu_open(struct kvt_device *device, struct kvt_err *err)
 {
     (void)err;
-    kvt_device_cpu_name(device->name, sizeof device->name);
+    processor_name(device->name, sizeof device->name);
     device->workers = omp_get_max_threads();
     return KVT_OK;
 }

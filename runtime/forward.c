@@ -10,9 +10,6 @@
 #define ROPE_BASE      10000.0
 #define PIECE_OVERHEAD 1 /* pages: what starting a piece of attention costs */
 
-#define X(name, text, factor) text,
-const char *const kvt_part_names[KVT_PART_COUNT] = {KVT_PARTS(X)};
-#undef X
 #define X(name, text, factor) KVT_FACTOR_##factor,
 const enum kvt_factor kvt_part_factors[KVT_PART_COUNT] = {KVT_PARTS(X)};
 #undef X

@@ -53,7 +53,6 @@ enum kvt_kernel_part { KVT_PARTS(X) KVT_PART_COUNT };
 #define X(name, text) KVT_FACTOR_##name,
 enum kvt_factor { KVT_FACTORS(X) KVT_FACTOR_COUNT };
 #undef X
-extern const char *const kvt_part_names[KVT_PART_COUNT];
 extern const char *const kvt_factor_names[KVT_FACTOR_COUNT];
 extern const enum kvt_factor kvt_part_factors[KVT_PART_COUNT];
 

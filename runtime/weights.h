@@ -54,10 +54,8 @@ struct kvt_model_weights {
     int64_t bytes;                    /* taken of the device */
 };
 
-/* Whether the runtime can run this model on one GPU; KVT_ECONFIG says what it cannot. */
-enum kvt_status kvt_runtime_supports(const struct kvt_model *model, struct kvt_err *err);
-
-/* Draw, pack and load. KVT_ENOMEM when the device or the host has no room. About 1 s per GB. */
+/* Draw, pack and load. KVT_ECONFIG says what of the model cannot be run on one GPU, KVT_ENOMEM when
+ * the device or the host has no room. About 1 s per GB. */
 enum kvt_status kvt_weights_load(struct kvt_model_weights *weights, struct kvt_device *device,
                                  const struct kvt_model *model, uint64_t seed, struct kvt_err *err);
 void kvt_weights_release(struct kvt_model_weights *weights);

@@ -2,7 +2,8 @@
 
 #define NOBODY (-1)
 
-int64_t kvt_rate_from_bytes_per_s(double bytes_per_s)
+/* Of bytes/s, at least 1 and at most 2^60. */
+static int64_t rate_from_bytes_per_s(double bytes_per_s)
 {
     double rate = bytes_per_s * ((double)KVT_RATE_TICKS / (double)KVT_TICKS_PER_S);
     if (rate < 1)
@@ -23,7 +24,7 @@ enum kvt_status kvt_link_init(struct kvt_link *link, struct kvt_arena *arena, in
     KVT_TRY(kvt_arena_get(arena, rows, sizeof *link->flows, what, &link->flows, err));
     KVT_TRY(kvt_arena_get(arena, rows, sizeof *link->flow_of, what, &link->flow_of, err));
     for (int32_t port = 0; port < ports; port++)
-        link->capacity[port] = kvt_rate_from_bytes_per_s(capacity_bytes_per_s[port]);
+        link->capacity[port] = rate_from_bytes_per_s(capacity_bytes_per_s[port]);
     for (size_t request = 0; request < rows; request++)
         link->flow_of[request] = NOBODY;
     return KVT_OK;

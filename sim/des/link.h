@@ -48,9 +48,6 @@ struct kvt_link {
     struct kvt_series *series; /* flows, those that wait for bytes, and the sum of rates; or NULL */
 };
 
-/* Of bytes/s, at least 1 and at most 2^60. */
-int64_t kvt_rate_from_bytes_per_s(double bytes_per_s);
-
 enum kvt_status kvt_link_init(struct kvt_link *link, struct kvt_arena *arena, int32_t ports,
                               const double capacity_bytes_per_s[], int32_t requests,
                               struct kvt_err *err);

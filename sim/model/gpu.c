@@ -277,7 +277,7 @@ static void resize(struct kvt_gpu *gpu, double capacity)
     gpu->memory_usable = capacity > driver ? capacity - driver : 0;
 }
 
-void kvt_gpu_by_memory(struct kvt_gpu *gpu, const char *name, double capacity)
+static void gpu_by_memory(struct kvt_gpu *gpu, const char *name, double capacity)
 {
     *gpu = (struct kvt_gpu){.memory_nominal = capacity, .memory_visible = capacity};
     snprintf(gpu->name, sizeof gpu->name, "%s", name);
@@ -310,7 +310,7 @@ enum kvt_status kvt_gpu_load(struct kvt_gpu *gpu, const char *name_or_path, doub
             "memory size alone",
             name_or_path, near[0] ? "; did you mean \"" : "", near, near[0] ? "\"?" : "");
     if (!found)
-        kvt_gpu_by_memory(gpu, name_or_path, capacity);
+        gpu_by_memory(gpu, name_or_path, capacity);
     else if (capacity >= 0)
         resize(gpu, capacity);
     return KVT_OK;
@@ -324,6 +324,6 @@ enum kvt_status kvt_gpu_known(struct kvt_gpu *gpu, const char *name, double nomi
     KVT_TRY(find(gpu, name, nominal, &found, near, err));
     /* Vendors mean GiB by GB for memory: an 80 GB card shows 79.65 GiB. */
     if (!found || distance(gpu->memory_nominal, nominal) > 0.12)
-        kvt_gpu_by_memory(gpu, name, nominal / 1e9 * GIB * 0.996);
+        gpu_by_memory(gpu, name, nominal / 1e9 * GIB * 0.996);
     return KVT_OK;
 }

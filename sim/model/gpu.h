@@ -32,13 +32,10 @@ struct kvt_gpu {
 };
 
 /* One of ours by name or alias ("H200", "NVIDIA H100 80GB HBM3"), or a YAML file. capacity >= 0
- * replaces the memory size. A name that is not known is accepted for capacity only when capacity is
- * given: see kvt_gpu_by_memory. */
+ * replaces the memory size. A name that is not known is accepted when capacity is given: rates are
+ * then 0, so that it has capacity but no speed. */
 enum kvt_status kvt_gpu_load(struct kvt_gpu *gpu, const char *name_or_path, double capacity,
                              struct kvt_err *err);
-
-/* A GPU of which only the memory is known; rates are 0, so it has capacity but no speed. */
-void kvt_gpu_by_memory(struct kvt_gpu *gpu, const char *name, double capacity);
 
 /* The shipped GPU of that name, of the memory size nearest to nominal (bytes, as marketed: 80e9);
  * one by memory size when the name is not known or no such GPU has about that much memory. */

@@ -69,10 +69,6 @@ struct kvt_import_shape {
 
 json_t *kvt_import_find(const struct kvt_import *import, const char *key);
 
-/* The first of several keys that is there; keys ends with NULL. *which gets its name. */
-json_t *kvt_import_find_any(const struct kvt_import *import, const char *const keys[],
-                            const char **which);
-
 #define KEYS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
 /* A count of 0..max, of the first key that is there (a list of equal counts stands for one);

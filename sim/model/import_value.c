@@ -67,8 +67,9 @@ json_t *kvt_import_find(const struct kvt_import *import, const char *key)
 }
 
 /* The first of several keys that is there; keys ends with NULL. *which gets its name. */
-json_t *kvt_import_find_any(const struct kvt_import *import, const char *const keys[],
-                            const char **which)
+/* The first of several keys that is there; keys ends with NULL. *which gets its name. */
+static json_t *find_any(const struct kvt_import *import, const char *const keys[],
+                        const char **which)
 {
     for (size_t i = 0; keys[i] != NULL; i++) {
         json_t *value = kvt_import_find(import, keys[i]);
@@ -101,7 +102,7 @@ enum kvt_status kvt_import_count(struct kvt_import *import, const char *const ke
                                  int64_t fallback, int64_t max, int32_t *out)
 {
     const char *key;
-    const json_t *value = kvt_import_find_any(import, keys, &key);
+    const json_t *value = find_any(import, keys, &key);
     int64_t number = fallback;
     if (value == NULL && import->family != NULL &&
         kvt_family_default(import->family, keys[0], &number))
@@ -128,7 +129,7 @@ enum kvt_status kvt_import_count(struct kvt_import *import, const char *const ke
 bool kvt_import_bool(const struct kvt_import *import, const char *const keys[], bool fallback)
 {
     const char *key;
-    const json_t *value = kvt_import_find_any(import, keys, &key);
+    const json_t *value = find_any(import, keys, &key);
     return json_is_boolean(value) ? json_is_true(value) : fallback;
 }
 

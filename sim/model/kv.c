@@ -62,7 +62,8 @@ static int64_t cache_bytes(const struct kvt_attention *a, const struct kvt_layou
     return heads * (values_bytes(a->head_dim, dtype) + values_bytes(a->v_dim, dtype) + scales);
 }
 
-int64_t kvt_kv_layer_bytes(const struct kvt_attention *a, const struct kvt_kv_want *want)
+/* Bytes of one layer's slot, per token and GPU. */
+static int64_t layer_bytes(const struct kvt_attention *a, const struct kvt_kv_want *want)
 {
     if (a->kind == KVT_ATTENTION_NONE)
         return 0;
@@ -73,7 +74,7 @@ int64_t kvt_kv_layer_bytes(const struct kvt_attention *a, const struct kvt_kv_wa
 
 static int64_t layer_charge(const struct kvt_attention *a, const struct kvt_kv_want *want)
 {
-    int64_t stored = kvt_kv_layer_bytes(a, want);
+    int64_t stored = layer_bytes(a, want);
     bool scaled = a->kind == KVT_ATTENTION_MLA && a->index_heads > 0 &&
                   resolve(a, want->dtype) == KVT_KV_FP8_SCALED;
     if (!scaled || want->engine != KVT_ENGINE_SGLANG || want->charge_scaled)
@@ -99,7 +100,7 @@ static const struct kvt_attention *draft_attention(const struct kvt_model *model
 static void slot_add(struct kvt_kv_slot *slot, const struct kvt_attention *a,
                      const struct kvt_kv_want *want, int64_t layers)
 {
-    int64_t stored = kvt_kv_layer_bytes(a, want) * layers;
+    int64_t stored = layer_bytes(a, want) * layers;
     slot->stored_bytes += stored;
     slot->charged_bytes += layer_charge(a, want) * layers;
     if (a->window > 0)
@@ -130,7 +131,7 @@ static int64_t request_bytes(const struct kvt_attention *a, const struct kvt_kv_
                              int64_t context)
 {
     int64_t tokens = a->window > 0 && a->window < context ? a->window : context;
-    return kvt_kv_layer_bytes(a, want) * tokens;
+    return layer_bytes(a, want) * tokens;
 }
 
 int64_t kvt_kv_request_bytes(const struct kvt_model *model, const struct kvt_kv_want *want,

@@ -49,9 +49,6 @@ enum kvt_status kvt_kv_slot(const struct kvt_model *model, const struct kvt_kv_w
 int64_t kvt_kv_request_bytes(const struct kvt_model *model, const struct kvt_kv_want *want,
                              int64_t context);
 
-/* Bytes of one layer's slot, per token and GPU. */
-int64_t kvt_kv_layer_bytes(const struct kvt_attention *attention, const struct kvt_kv_want *want);
-
 /* The longest sliding window of the model, 0 when no layer has one. */
 int32_t kvt_model_window(const struct kvt_model *model);
 

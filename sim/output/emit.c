@@ -40,6 +40,15 @@ const char *kvt_metric_print(const struct kvt_metric *metric, char *out, size_t 
     return out;
 }
 
+/* Rows that arrived, warm-up included. */
+static int64_t rows_arrived(const struct kvt_result *result)
+{
+    int64_t arrived = 0;
+    for (int64_t row = 0; row < result->rows; row++)
+        arrived += result->fate[row] != KVT_FATE_PENDING;
+    return arrived;
+}
+
 int32_t kvt_timing_list(const struct kvt_result *result, struct kvt_metric out[KVT_TIMINGS_MAX])
 {
     const struct kvt_timing *timing = &result->timing;
@@ -56,7 +65,7 @@ int32_t kvt_timing_list(const struct kvt_result *result, struct kvt_metric out[K
         {"write_s", "  writing results (s)", "s", timing->write_s, timing->write_s >= 0},
         {"events", "Events", "", (double)result->events, true},
         {"requests_per_s", "Requests per engine second", "1/s",
-         engine_s > 0 ? (double)kvt_result_arrived(result) / engine_s : 0, engine_s > 0},
+         engine_s > 0 ? (double)rows_arrived(result) / engine_s : 0, engine_s > 0},
         {"steps_per_s", "Steps per engine second", "1/s",
          engine_s > 0 ? (double)result->steps / engine_s : 0, engine_s > 0},
         {"ns_per_event", "Engine time per event (ns)", "ns",
@@ -79,14 +88,6 @@ int32_t kvt_timing_list(const struct kvt_result *result, struct kvt_metric out[K
         kvt_assert(count <= KVT_TIMINGS_MAX);
     }
     return count;
-}
-
-int64_t kvt_result_arrived(const struct kvt_result *result)
-{
-    int64_t arrived = 0;
-    for (int64_t row = 0; row < result->rows; row++)
-        arrived += result->fate[row] != KVT_FATE_PENDING;
-    return arrived;
 }
 
 /* ---- JSON ---- */

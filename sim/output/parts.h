@@ -27,7 +27,4 @@ json_t *kvt_json_real(double value);
  * runs on while outputs are written. Returns how many. */
 int32_t kvt_timing_list(const struct kvt_result *result, struct kvt_metric out[KVT_TIMINGS_MAX]);
 
-/* Rows that arrived, warm-up included. */
-int64_t kvt_result_arrived(const struct kvt_result *result);
-
 #endif

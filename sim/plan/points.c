@@ -37,7 +37,7 @@ void kvt_points_release(struct kvt_points *points)
     *points = (struct kvt_points){0};
 }
 
-int32_t kvt_points_digit(const struct kvt_points *points, int64_t point, int32_t domain)
+static int32_t digit(const struct kvt_points *points, int64_t point, int32_t domain)
 {
     kvt_assert(point >= 0 && point < points->count);
     for (int32_t i = points->config->domains - 1; i > domain; i--)
@@ -47,8 +47,7 @@ int32_t kvt_points_digit(const struct kvt_points *points, int64_t point, int32_t
 
 const char *kvt_points_text(const struct kvt_points *points, int64_t point, int32_t domain)
 {
-    return kvt_config_domain(points->config, domain)
-        ->texts[kvt_points_digit(points, point, domain)];
+    return kvt_config_domain(points->config, domain)->texts[digit(points, point, domain)];
 }
 
 /* "path=text", malloc'ed. */

@@ -35,8 +35,7 @@ enum kvt_status kvt_points_init(struct kvt_points *points, const struct kvt_conf
                                 struct kvt_err *err);
 void kvt_points_release(struct kvt_points *points);
 
-/* The choice that point takes of a domain; its text is a YAML value. */
-int32_t kvt_points_digit(const struct kvt_points *points, int64_t point, int32_t domain);
+/* The choice that point takes of a domain, as a YAML value. */
 const char *kvt_points_text(const struct kvt_points *points, int64_t point, int32_t domain);
 
 /* The config of one point; more[0..more_count-1] are further sets over it. Release it after a

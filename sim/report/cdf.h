@@ -1,6 +1,6 @@
 /*
- * cdf.h - what a figure needs of a million requests: distributions as a few hundred points, requests
- * in flight, rates per bin
+ * cdf.h - what a figure needs of a million requests: distributions as a few hundred points,
+ * requests in flight, rates per bin
  *
  * Times are seconds unless a parameter says ticks. What is made here is owned by who asked for it
  * and released by the function beside it. Errors: KVT_ENOMEM only. Cost: O(requests), sorting

@@ -29,8 +29,9 @@ enum kvt_status kvt_prefix_init(struct kvt_prefix *prefix, struct kvt_arena *are
     return KVT_OK;
 }
 
-uint64_t kvt_prefix_key(const struct kvt_prefix *prefix, const struct kvt_prefix_text *text,
-                        int32_t j)
+/* Key of the text of page number j of a prompt. */
+static uint64_t key_of(const struct kvt_prefix *prefix, const struct kvt_prefix_text *text,
+                       int32_t j)
 {
     int64_t begin = (int64_t)j * prefix->page_tokens, limit = begin + prefix->page_tokens;
     int64_t first = begin / text->block_tokens, last = (limit - 1) / text->block_tokens;
@@ -97,7 +98,7 @@ int32_t kvt_prefix_match(const struct kvt_prefix *prefix, const struct kvt_prefi
 {
     *leaf = KVT_NONE;
     for (int32_t j = 0; j < limit; j++) {
-        int32_t entry = find(prefix, *leaf, kvt_prefix_key(prefix, text, j));
+        int32_t entry = find(prefix, *leaf, key_of(prefix, text, j));
         if (entry == KVT_NONE)
             return j;
         *leaf = entry;
@@ -176,7 +177,7 @@ void kvt_prefix_insert(struct kvt_prefix *prefix, struct kvt_holding *holding,
                        const struct kvt_prefix_text *text, int32_t until)
 {
     while (holding->shared < until) {
-        uint64_t key = kvt_prefix_key(prefix, text, holding->shared);
+        uint64_t key = key_of(prefix, text, holding->shared);
         int32_t page = kvt_pages_pop_own(prefix->pages, holding);
         int32_t entry = find(prefix, holding->leaf, key);
         if (entry != KVT_NONE) {

@@ -3,7 +3,7 @@
  *
  * The index is a tree. An entry is one full page; its path from the root is the text before it. So
  * an entry is found by (parent entry, key of the page's text), and an entry's number is its page's.
- * Keys come from the hashes of a trace, whatever their block size (kvt_prefix_key).
+ * Keys come from the hashes of a trace, whatever their block size.
  *
  * A request locks the path of the prefix it shares: entries with locks are held, those without are
  * cached and stand in one list, oldest release first. A path is released from its end to its start
@@ -39,10 +39,6 @@ struct kvt_prefix {
 
 enum kvt_status kvt_prefix_init(struct kvt_prefix *prefix, struct kvt_arena *arena,
                                 struct kvt_pages *pages, int32_t page_tokens, struct kvt_err *err);
-
-/* Key of the text of page number j of a prompt. */
-uint64_t kvt_prefix_key(const struct kvt_prefix *prefix, const struct kvt_prefix_text *text,
-                        int32_t j);
 
 /* Full pages that the hashes of a prompt of input tokens can name. */
 int32_t kvt_prefix_nameable(const struct kvt_prefix *prefix, const struct kvt_prefix_text *text,
