@@ -31,8 +31,9 @@ struct kvt_config_source {
 };
 
 struct kvt_config_parallel {
-    int32_t tp, pp, dp, ep,
-        dcp;                  /* dp: ranks of DP attention inside the replica (tp/dp GPUs each) */
+    int32_t tp, pp;
+    int32_t dp; /* ranks of DP attention inside the replica (tp/dp GPUs each) */
+    int32_t ep, dcp;
     enum kvt_moe_a2a moe_a2a; /* deepep: ep is tp */
 };
 
