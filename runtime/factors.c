@@ -75,39 +75,29 @@ static void search_near(struct search *s, int64_t stretch)
 void kvt_factors_near(const struct kvt_family_times *steps, int64_t count, int64_t stretch,
                       int64_t near, struct kvt_weighed *scratch, kvt_factors factors)
 {
-    int32_t epoch = steps[stretch * KVT_STRETCH_STEPS].epoch;
-    for (int32_t role = 0; role < KVT_ROLE_COUNT; role++)
-        for (int32_t f = 0; f < KVT_FACTOR_COUNT; f++) {
-            struct search s = {.steps = steps,
-                               .count = count,
-                               .role = role,
-                               .family = f,
-                               .epoch = epoch,
-                               .items = scratch,
-                               .near = near};
+    struct search s = {.steps = steps, .count = count, .items = scratch, .near = near};
+    for (s.role = 0; s.role < KVT_ROLE_COUNT; s.role++)
+        for (s.family = 0; s.family < KVT_FACTOR_COUNT; s.family++) {
+            s.epoch = steps[stretch * KVT_STRETCH_STEPS].epoch;
             search_near(&s, stretch);
             if (s.found == 0) {
                 s.epoch = -1;
                 search_near(&s, stretch);
             }
-            factors[role][f] = weighted_median(scratch, s.found);
+            factors[s.role][s.family] = weighted_median(scratch, s.found);
         }
 }
 
 void kvt_factors_median(const struct kvt_family_times *steps, int64_t count,
                         struct kvt_weighed *scratch, kvt_factors factors)
 {
-    for (int32_t role = 0; role < KVT_ROLE_COUNT; role++)
-        for (int32_t f = 0; f < KVT_FACTOR_COUNT; f++) {
-            struct search s = {.steps = steps,
-                               .count = count,
-                               .role = role,
-                               .family = f,
-                               .epoch = -1,
-                               .items = scratch};
+    struct search s = {.steps = steps, .count = count, .epoch = -1, .items = scratch};
+    for (s.role = 0; s.role < KVT_ROLE_COUNT; s.role++)
+        for (s.family = 0; s.family < KVT_FACTOR_COUNT; s.family++) {
+            s.found = 0;
             for (int64_t i = 0; i * KVT_STRETCH_STEPS < count; i++)
                 search_stretch(&s, i);
-            factors[role][f] = weighted_median(scratch, s.found);
+            factors[s.role][s.family] = weighted_median(scratch, s.found);
         }
 }
 

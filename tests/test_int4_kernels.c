@@ -29,29 +29,58 @@ static struct kvt_int4_plain quantised(int32_t n, int32_t k, int32_t group)
     return plain;
 }
 
+/* Operands of one product of up to m rows, and room for two results. */
+struct product {
+    struct kvt_int4_plain plain;
+    kvt_bf16 *a, *want, *got;
+    void *packed;
+    struct kvt_int4_gemm gemm; /* into want */
+};
+
+static void product_begin(struct product *p, int32_t m, int32_t n, int32_t k, int32_t group)
+{
+    size_t bytes = (size_t)m * (size_t)n * 2;
+    p->plain = quantised(n, k, group);
+    p->a = numbers((int64_t)m * k);
+    p->want = room(bytes);
+    p->got = room(bytes);
+    p->packed = room(kvt_cpu_int4_packed_bytes(n, k, group));
+    kvt_cpu_int4_pack(&p->plain, p->packed);
+    p->gemm = (struct kvt_int4_gemm){
+        .m = m, .n = n, .k = k, .group = group, .a = p->a, .w = p->packed, .out = p->want};
+}
+
+/* The first m rows, by definition into want, by the kernel into got. */
+static void product_both(struct product *p, int32_t m)
+{
+    p->gemm.m = m;
+    p->gemm.out = p->want;
+    kvt_ref_int4_gemm(&p->gemm, &p->plain);
+    p->gemm.out = p->got;
+    kvt_cpu_int4_gemm(&p->gemm);
+}
+
+static void product_end(struct product *p)
+{
+    plain_free(&p->plain);
+    free(p->a);
+    free(p->want);
+    free(p->got);
+    free(p->packed);
+}
+
 static void check_int4(int32_t m, int32_t n, int32_t k, int32_t group, const char *isa)
 {
     char note[128];
     snprintf(note, sizeof note, "%s, m %d, n %d, k %d, group %d", isa, m, n, k, group);
-    struct kvt_int4_plain plain = quantised(n, k, group);
-    kvt_bf16 *a = numbers((int64_t)m * k), *want = room((size_t)m * (size_t)n * 2);
-    kvt_bf16 *got = room((size_t)m * (size_t)n * 2);
-    void *packed = room(kvt_cpu_int4_packed_bytes(n, k, group));
+    struct product p;
     struct kvt_err err = {0};
-    kvt_cpu_int4_pack(&plain, packed);
-    struct kvt_int4_gemm gemm = {
-        .m = m, .n = n, .k = k, .group = group, .a = a, .w = packed, .out = want};
-    CHECK_OK(kvt_int4_gemm_check(&gemm, &err), err);
-    kvt_ref_int4_gemm(&gemm, &plain);
-    gemm.out = got;
-    kvt_cpu_int4_gemm(&gemm);
-    check_close_all(got, want, (int64_t)m * n, note);
-    CHECK_NOTE(((uint8_t *)(got + (int64_t)m * n))[0] == 0xa5, note);
-    plain_free(&plain);
-    free(a);
-    free(want);
-    free(got);
-    free(packed);
+    product_begin(&p, m, n, k, group);
+    CHECK_OK(kvt_int4_gemm_check(&p.gemm, &err), err);
+    product_both(&p, m);
+    check_close_all(p.got, p.want, (int64_t)m * n, note);
+    CHECK_NOTE(((uint8_t *)(p.got + (int64_t)m * n))[0] == 0xa5, note);
+    product_end(&p);
 }
 
 static void int4_shapes(const char *isa)
@@ -195,21 +224,13 @@ static void two_runs(const char *isa)
 {
     enum { M = 9, N = 600, K = 512 };
     restart(9);
-    struct kvt_int4_plain plain = quantised(N, K, 128);
-    kvt_bf16 *a = numbers(M * K), *first = room(M * N * 2), *second = room(M * N * 2);
-    void *packed = room(kvt_cpu_int4_packed_bytes(N, K, 128));
-    kvt_cpu_int4_pack(&plain, packed);
-    struct kvt_int4_gemm gemm = {
-        .m = M, .n = N, .k = K, .group = 128, .a = a, .w = packed, .out = first};
-    kvt_cpu_int4_gemm(&gemm);
-    gemm.out = second;
-    kvt_cpu_int4_gemm(&gemm);
-    CHECK_NOTE(memcmp(first, second, M * N * 2) == 0, isa);
-    plain_free(&plain);
-    free(a);
-    free(first);
-    free(second);
-    free(packed);
+    struct product p;
+    product_begin(&p, M, N, K, 128);
+    kvt_cpu_int4_gemm(&p.gemm);
+    p.gemm.out = p.got;
+    kvt_cpu_int4_gemm(&p.gemm);
+    CHECK_NOTE(memcmp(p.want, p.got, M * N * 2) == 0, isa);
+    product_end(&p);
 }
 
 static void runs_repeat_bit_by_bit(void)
@@ -222,25 +243,15 @@ static void outliers(const char *isa)
 {
     enum { M = 20, N = 64, K = 256, GROUP = 32 };
     restart(10);
-    struct kvt_int4_plain plain = quantised(N, K, GROUP);
-    kvt_bf16 *a = numbers(M * K), *want = room(M * N * 2), *got = room(M * N * 2);
-    void *packed = room(kvt_cpu_int4_packed_bytes(N, K, GROUP));
-    kvt_cpu_int4_pack(&plain, packed);
+    struct product p;
+    product_begin(&p, M, N, K, GROUP);
     for (int32_t i = 0; i < M * K; i += GROUP + 1)
-        a[i] = kvt_bf16_from_float(500.0f * number());
+        p.a[i] = kvt_bf16_from_float(500.0f * number());
     for (int32_t m = 1; m <= M; m += 19) {
-        struct kvt_int4_gemm gemm = {
-            .m = m, .n = N, .k = K, .group = GROUP, .a = a, .w = packed, .out = want};
-        kvt_ref_int4_gemm(&gemm, &plain);
-        gemm.out = got;
-        kvt_cpu_int4_gemm(&gemm);
-        check_within(got, want, (int64_t)m * N, 3e-4, isa);
+        product_both(&p, m);
+        check_within(p.got, p.want, (int64_t)m * N, 3e-4, isa);
     }
-    plain_free(&plain);
-    free(a);
-    free(want);
-    free(got);
-    free(packed);
+    product_end(&p);
 }
 
 static void outliers_do_no_harm(void)
@@ -253,28 +264,22 @@ static void poisoned_rows(const char *isa)
 {
     enum { M = 21, N = 19, K = 128, GROUP = 32 };
     restart(11);
-    struct kvt_int4_plain plain = quantised(N, K, GROUP);
-    kvt_bf16 *a = numbers(M * K), *out = room(M * N * 2);
-    void *packed = room(kvt_cpu_int4_packed_bytes(N, K, GROUP));
-    kvt_cpu_int4_pack(&plain, packed);
-    a[2 * K + 5] = 0xffc0;
-    a[4 * K + K - 1] = 0x7f80;
+    struct product p;
+    product_begin(&p, M, N, K, GROUP);
+    p.a[2 * K + 5] = 0xffc0;
+    p.a[4 * K + K - 1] = 0x7f80;
     for (int32_t i = 0; i < 2 * GROUP; i++)
-        a[i] = (kvt_bf16)(i < GROUP ? 0 : i % 128);
+        p.a[i] = (kvt_bf16)(i < GROUP ? 0 : i % 128);
     for (int32_t m = 5; m <= M; m += 8) {
-        struct kvt_int4_gemm gemm = {
-            .m = m, .n = N, .k = K, .group = GROUP, .a = a, .w = packed, .out = out};
-        kvt_cpu_int4_gemm(&gemm);
+        p.gemm.m = m;
+        kvt_cpu_int4_gemm(&p.gemm);
         for (int32_t i = 0; i < m * N; i++) {
-            float value = kvt_bf16_to_float(out[i]);
+            float value = kvt_bf16_to_float(p.want[i]);
             CHECK_NOTE(isfinite(value) == (i / N != 2 && i / N != 4), isa);
             CHECK_NOTE(i / N != 2 || isnan(value), isa);
         }
     }
-    plain_free(&plain);
-    free(a);
-    free(out);
-    free(packed);
+    product_end(&p);
 }
 
 static void nan_and_infinity_stay_in_their_rows(void)
