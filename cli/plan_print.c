@@ -60,6 +60,17 @@ static void print_slo(const struct kvt_search *search, const struct kvt_candidat
     print_target(search, c, "E2EL", "e2el", &slo->e2el, out);
 }
 
+/* Requests that ended early in its run: a fault took them, or their client went away. The SLO says
+ * nothing of them. */
+static void print_lost(const struct kvt_search *search, const struct kvt_candidate *c, FILE *out)
+{
+    double aborted = value_of(search, c, "aborted"), arrived = value_of(search, c, "arrived");
+    if (aborted > 0)
+        fprintf(out,
+                "  %.0f of %.0f requests are aborted (%.2g %%), of which the SLO says nothing\n",
+                aborted, arrived, 100 * aborted / arrived);
+}
+
 static void print_price(const struct kvt_candidate *c, FILE *out)
 {
     fprintf(out, "%d GPU%s", c->gpus, c->gpus == 1 ? "" : "s");
@@ -172,6 +183,7 @@ static void print_best(const struct kvt_search *search, FILE *out)
         fprintf(out, ", %.3f USD/Mtok", mtok);
     fprintf(out, "\n  %s\n", settings_of(search, search->best, text));
     print_slo(search, best, out);
+    print_lost(search, best, out);
     if (plan->lose > 0)
         fprintf(out, "  also with %" PRId64 " replica%s of any role down\n", plan->lose,
                 plan->lose == 1 ? "" : "s");

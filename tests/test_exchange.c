@@ -124,8 +124,8 @@ static void a_closed_loop_is_an_infinite_rate(void)
 
 /* ---- llm-d: the schema forbids keys that it does not know ---- */
 
-/* Path and keys, those with a * are required. Arrays have [] at the end of
- * their path. */
+/* Path and keys, those with a * are required. Arrays have [] at the end of their path. Read off the
+ * tool's JSON schema of version 0.2.1 (llm-d-benchmark, ef9208a), less what a run never has. */
 static const char *const schema[][2] = {
     {"", "version run* scenario results*"},
     {"run", "uid* eid cid pid time user description keywords"},
@@ -176,6 +176,34 @@ static const char *const schema[][2] = {
     "units* mean* mode stddev min p0p1 p1 p5 p10 p25 p50 p75 p90 p95 p99 p99p9 "                   \
     "max"
 
+/* Units that the tool takes of a metric (its schema names them all, its code which go where). */
+static void check_units(const char *path, const json_t *object)
+{
+    static const char *const rows[][2] = {
+        {"time_to_first_token", "ms s"},
+        {"request_latency", "ms s"},
+        {"time_per_output_token", "ms/token"},
+        {"inter_token_latency", "ms/token"},
+        {"input_token_rate", "tokens/s"},
+        {"output_token_rate", "tokens/s"},
+        {"total_token_rate", "tokens/s"},
+        {"request_rate", "queries/s"},
+        {"input_length", "count"},
+        {"output_length", "count"},
+        {"kv_cache_usage", "fraction"},
+        {"gpu_utilization", "fraction"},
+        {"running_requests", "count"},
+        {"waiting_requests", "count"},
+        {"preemptions", "count"},
+    };
+    const char *name = strrchr(path, '.'),
+               *units = json_string_value(json_object_get(object, "units"));
+    for (size_t i = 0; name != NULL && i < sizeof rows / sizeof *rows; i++)
+        if (strcmp(rows[i][0], name + 1) == 0)
+            CHECK_NOTE(units != NULL && strstr(rows[i][1], units) != NULL, path);
+    CHECK_NOTE(json_is_number(json_object_get(object, "mean")), path);
+}
+
 static const char *keys_of(const char *path, const json_t *object)
 {
     for (size_t i = 0; i < sizeof schema / sizeof *schema; i++)
@@ -207,6 +235,8 @@ static void check_object(const char *path, const json_t *value)
     if (!json_is_object(value))
         return;
     const char *keys = keys_of(path, value);
+    if (json_object_get(value, "units") != NULL)
+        check_units(path, value);
     CHECK_NOTE(keys != NULL, path);
     if (keys == NULL)
         return;
