@@ -8,111 +8,22 @@
 #include "sim/fault/proportion.h"
 #include "sim/plan/fault_plan.h"
 #include "sim/plan/fault_rates.h"
-#include "sim/plan/simulate.h"
+#include "sim/plan/trunk.h"
 
-#define CHECKPOINTS     32
 #define EVENTS_PER_LOOK 64 /* between looks at whether a trial is settled */
-
-/* ---- a run that can go back --------------------------------------------------------------- */
-
-struct checkpoint {
-    kvt_ticks time;
-    struct kvt_des des;
-    unsigned char *bytes; /* of the arena */
-};
-
-struct trunk { /* of one thread */
-    struct kvt_simulation simulation;
-    struct kvt_strike strike;
-    struct checkpoint checkpoints[CHECKPOINTS];
-    int32_t count;
-};
-
-static enum kvt_status keep(struct trunk *trunk, struct kvt_err *err)
-{
-    const struct kvt_arena *arena = &trunk->simulation.arena;
-    struct checkpoint *at = &trunk->checkpoints[trunk->count];
-    at->bytes = malloc(arena->used);
-    if (at->bytes == NULL)
-        return kvt_err_set(err, KVT_ENOMEM, "no memory for a checkpoint of %zu bytes", arena->used);
-    memcpy(at->bytes, arena->base, arena->used);
-    at->des = trunk->simulation.des;
-    at->time = at->des.now;
-    trunk->count++;
-    return KVT_OK;
-}
-
-/* Put the last state before `time` back. */
-static void go_back(struct trunk *trunk, kvt_ticks time)
-{
-    int32_t at = trunk->count - 1;
-    while (at > 0 && trunk->checkpoints[at].time >= time)
-        at--;
-    memcpy(trunk->simulation.arena.base, trunk->checkpoints[at].bytes,
-           trunk->simulation.arena.used);
-    trunk->simulation.des = trunk->checkpoints[at].des;
-}
-
-static kvt_ticks next_time(const struct kvt_des *des)
-{
-    return kvt_timeline_time(&des->timeline, kvt_timeline_next(&des->timeline));
-}
-
-/* The fault-free run up to `until`, with states kept on the way. */
-static enum kvt_status grow(struct trunk *trunk, kvt_ticks from, kvt_ticks until, bool branch,
-                            struct kvt_err *err)
-{
-    struct kvt_des *des = &trunk->simulation.des;
-    KVT_TRY(keep(trunk, err));
-    for (int32_t i = 1; i < CHECKPOINTS && branch; i++) {
-        kvt_ticks goal = from + (until - from) / CHECKPOINTS * i;
-        while (next_time(des) < goal && kvt_des_step(des, 1))
-            continue;
-        if (next_time(des) == KVT_NEVER)
-            break;
-        KVT_TRY(keep(trunk, err));
-    }
-    return KVT_OK;
-}
-
-static enum kvt_status trunk_init(struct trunk *trunk, const struct kvt_config *config,
-                                  kvt_ticks from, kvt_ticks until, bool branch, bool exact,
-                                  FILE *talk, struct kvt_err *err)
-{
-    trunk->strike = (struct kvt_strike){.time = KVT_NEVER};
-    struct kvt_simulate_options how = {
-        .strikes = &trunk->strike, .strike_count = 1, .exact = exact, .talk = talk};
-    KVT_TRY(kvt_simulation_init(&trunk->simulation, config, &how, err));
-    if (until < 0) {
-        const struct kvt_trace *trace = &trunk->simulation.trace;
-        until = trace->count > 0 ? trace->arrival[trace->count - 1] : 0;
-    }
-    return grow(trunk, from, until, branch, err);
-}
-
-static void trunk_release(struct trunk *trunk)
-{
-    for (int32_t i = 0; i < trunk->count; i++)
-        free(trunk->checkpoints[i].bytes);
-    kvt_simulation_release(&trunk->simulation);
-}
 
 /* ---- trials ------------------------------------------------------------------------------- */
 
-static const struct kvt_fault_result *run_trial(struct trunk *trunk,
+static const struct kvt_fault_result *run_trial(struct kvt_trunk *trunk,
                                                 const struct kvt_strike *strike, uint64_t seed,
                                                 bool force, bool branch)
 {
     struct kvt_faults *faults = trunk->simulation.faults;
-    struct kvt_des *des = &trunk->simulation.des;
-    go_back(trunk, strike->time);
-    trunk->strike = *strike;
-    faults->seed = seed;
+    kvt_trunk_branch(trunk, strike, 1, seed);
     faults->force_aliases = force;
-    kvt_des_set_faults(des, faults);
     bool more = true;
     while (more && !(branch && kvt_faults_are_settled(faults)))
-        more = kvt_des_step(des, EVENTS_PER_LOOK);
+        more = kvt_des_step(&trunk->simulation.des, EVENTS_PER_LOOK);
     kvt_faults_finish(faults);
     return &faults->results[0];
 }
@@ -174,7 +85,7 @@ struct work {
     const struct kvt_config *config;
     const struct kvt_campaign_options *options;
     kvt_ticks from, until;
-    struct trunk *trunks; /* [threads] */
+    struct kvt_trunk *trunks; /* [threads] */
     struct kvt_part *parts;
     int64_t per_kind, part_count, done;
     int32_t trunk_count;
@@ -196,7 +107,7 @@ static bool tags_decide(const struct kvt_config *config)
 static void run_part(struct work *work, int64_t number)
 {
     const struct kvt_config *config = work->config;
-    struct trunk *trunk = &work->trunks[omp_get_thread_num()];
+    struct kvt_trunk *trunk = &work->trunks[omp_get_thread_num()];
     enum kvt_fault_kind kind = work->kinds[number / work->per_kind];
     struct kvt_part *part = &work->parts[number];
     int64_t first = number % work->per_kind * PART;
@@ -252,12 +163,10 @@ static void run_parts(struct work *work, int32_t threads)
 /* A run without a strike: nothing may fire. */
 static struct kvt_clean run_clean(struct work *work, struct kvt_cell *cell)
 {
-    struct trunk *trunk = &work->trunks[0];
+    struct kvt_trunk *trunk = &work->trunks[0];
     const struct kvt_simulation *simulation = &trunk->simulation;
-    struct kvt_strike never = {.time = KVT_NEVER};
-    go_back(trunk, 0);
-    trunk->strike = never;
-    kvt_des_set_faults(&trunk->simulation.des, trunk->simulation.faults);
+    const struct kvt_strike never = {.time = KVT_NEVER};
+    kvt_trunk_branch(trunk, &never, 1, work->config->run.seed);
     while (kvt_des_step(&trunk->simulation.des, 4096))
         continue;
     kvt_faults_finish(trunk->simulation.faults);
@@ -312,13 +221,13 @@ static enum kvt_status prepare(struct work *work, int32_t threads, struct kvt_er
     work->trunk_count = threads;
     if (work->trunks == NULL)
         return kvt_err_set(err, KVT_ENOMEM, "no memory for %d threads", threads);
-    for (int32_t i = 0; i < threads; i++)
-        KVT_TRY(trunk_init(&work->trunks[i], work->config, work->from, work->until, branch,
-                           work->options->exact, i == 0 ? work->options->talk : NULL, err));
-    if (work->until < 0) {
-        const struct kvt_trace *trace = &work->trunks[0].simulation.trace;
-        work->until = trace->count > 0 ? trace->arrival[trace->count - 1] : 0;
+    for (int32_t i = 0; i < threads; i++) {
+        struct kvt_simulate_options how = {.exact = work->options->exact,
+                                           .talk = i == 0 ? work->options->talk : NULL};
+        KVT_TRY(kvt_trunk_init(&work->trunks[i], work->config, &how, 1, work->from, work->until,
+                               branch, err));
     }
+    work->until = work->trunks[0].until;
     if (work->until <= work->from)
         return kvt_err_at(err, KVT_ECONFIG, faults->where,
                           "faults: strikes from %g s, but the last request comes at %g s",
@@ -359,7 +268,7 @@ enum kvt_status kvt_campaign_run(const struct kvt_config *config,
                             (long long)(work.done * PART), (long long)(work.part_count * PART));
     }
     for (int32_t i = 0; work.trunks != NULL && i < work.trunk_count; i++)
-        trunk_release(&work.trunks[i]);
+        kvt_trunk_release(&work.trunks[i]);
     free(work.trunks);
     free(work.parts);
     return status;
