@@ -19,7 +19,8 @@ static const struct kvt_cli_option options[] = {
     {"trials", "N", "runs of one strike per class and guard; of the config, else 100"},
     {"threads", "N", "threads; as many as there are cores"},
     {"no-branch", NULL, "run every trial from the start to the end; same results, slower"},
-    {"estimator", "WHICH", "counted, forced or importance; importance wants faults.rates"},
+    {"estimator", "WHICH",
+     "counted, forced, importance or splitting; the last two want faults.rates"},
     {"inflate", "FACTOR", "of the rates, for importance; as makes one strike per run"},
     {"print-plan", NULL, "print the strikes of the run as faults.plan, to edit and run again"},
     {NULL, NULL, NULL},
@@ -91,6 +92,11 @@ static enum kvt_status run_plan(const struct kvt_config *config, struct kvt_inje
     return KVT_OK;
 }
 
+static bool is_planned(const struct kvt_config *config)
+{
+    return config->faults.plan.count + config->faults.rates.count > 0;
+}
+
 /* The strikes that the config writes and draws, as it would write them. */
 static enum kvt_status print_plan(const struct kvt_config *config, struct kvt_err *err)
 {
@@ -99,20 +105,21 @@ static enum kvt_status print_plan(const struct kvt_config *config, struct kvt_er
     struct kvt_simulate_options how = {.named = true};
     int32_t count;
     double log_weight;
+    if (!is_planned(config))
+        return kvt_err_at(err, KVT_ECONFIG, config->faults.where,
+                          "faults: --print-plan wants faults.plan or faults.rates: without them "
+                          "each trial draws a strike of its own");
     KVT_TRY(kvt_simulation_init(&base, config, &how, err));
     enum kvt_status status =
         kvt_fault_draw_plan(&base, config->run.seed, 1, strikes, &count, &log_weight, err);
     kvt_simulation_release(&base);
     if (status != KVT_OK)
         return status;
+    if (count == 0)
+        fprintf(stderr, "kvtwin: its rates draw no strike with this seed: an empty plan\n");
     puts("faults:");
     kvt_fault_print_plan(strikes, count, stdout);
     return KVT_OK;
-}
-
-static bool is_planned(const struct kvt_config *config)
-{
-    return config->faults.plan.count + config->faults.rates.count > 0;
 }
 
 static enum kvt_status run_config(struct kvt_config *config, const char *path,
@@ -134,8 +141,8 @@ static enum kvt_status run_config(struct kvt_config *config, const char *path,
         report->store->config = row.number;
     if (report->estimates) {
         row.rated = true;
-        row.importance = report->importance;
-        KVT_TRY(kvt_fault_estimate(config, how, report->importance, report->inflate, &row.estimate,
+        row.estimator = report->estimator;
+        KVT_TRY(kvt_fault_estimate(config, how, report->estimator, report->inflate, &row.estimate,
                                    err));
         return add_row(report, &row, err);
     }
@@ -240,20 +247,25 @@ static enum kvt_status read_options(const struct kvt_cli *cli, struct kvt_inject
     const char *which = kvt_cli_get(cli, "estimator"), *inflate = kvt_cli_get(cli, "inflate");
     KVT_TRY(kvt_cli_get_threads(cli, &threads, err));
     report->print_plan = kvt_cli_get(cli, "print-plan") != NULL;
-    report->importance = which != NULL && strcmp(which, "importance") == 0;
+    bool importance = which != NULL && strcmp(which, "importance") == 0;
     bool counted = which != NULL && strcmp(which, "counted") == 0;
-    if (which != NULL && !counted && !report->importance && strcmp(which, "forced") != 0)
-        return kvt_err_set(err, KVT_EUSAGE,
-                           "--estimator: want counted, forced or importance, got \"%.40s\"", which);
+    bool splitting = which != NULL && strcmp(which, "splitting") == 0;
+    report->named = counted || importance || splitting;
+    if (which != NULL && !report->named && strcmp(which, "forced") != 0)
+        return kvt_err_set(
+            err, KVT_EUSAGE,
+            "--estimator: want counted, forced, importance or splitting, got \"%.40s\"", which);
+    report->estimator = importance  ? KVT_ESTIMATE_IMPORTANCE
+                        : splitting ? KVT_ESTIMATE_SPLITTING
+                                    : KVT_ESTIMATE_COUNTED;
     char *end = NULL;
     report->inflate = inflate != NULL ? strtod(inflate, &end) : 0;
     if (inflate != NULL &&
         (*inflate == '\0' || *end != '\0' || !(report->inflate >= 1) || report->inflate > 1e15))
         return kvt_err_set(err, KVT_EUSAGE,
                            "--inflate: want a number from 1 to 1e15, got \"%.40s\"", inflate);
-    if (inflate != NULL && !report->importance)
+    if (inflate != NULL && !importance)
         return kvt_err_set(err, KVT_EUSAGE, "--inflate is for --estimator importance");
-    report->counts = counted;
     *how = (struct kvt_campaign_options){.threads = (int32_t)threads,
                                          .exact = cli->exact_steps,
                                          .branch = kvt_cli_get(cli, "no-branch") == NULL,
@@ -284,7 +296,8 @@ static enum kvt_status run_all(const struct kvt_cli *cli, struct kvt_inject_repo
         if (status != KVT_OK || done)
             continue;
         /* With rates, a word about estimators asks for escapes per request. */
-        report->estimates = report->importance || (report->counts && config.faults.rates.count > 0);
+        report->estimates = report->named && (report->estimator != KVT_ESTIMATE_COUNTED ||
+                                              config.faults.rates.count > 0);
         kvt_progress_begin(&report->progress, "injecting", kvt_cli_shows_progress(cli));
         status = run_file(cli, cli->operands[i], &config, how, report, err);
         kvt_progress_end(&report->progress);
@@ -292,6 +305,9 @@ static enum kvt_status run_all(const struct kvt_cli *cli, struct kvt_inject_repo
     }
     if (stores && status == KVT_OK)
         status = kvt_inject_store_finish(&store, report, seed, err);
+    if (stores && status == KVT_OK && store.resumed > 0)
+        kvt_cli_say(cli, 0, "kvtwin: note: %lld of %lld trials came from the journal",
+                    (long long)store.resumed, (long long)store.trials);
     if (stores)
         kvt_inject_store_close(&store);
     return status;
@@ -340,8 +356,8 @@ const struct kvt_command kvt_command_inject = {
         "as they are told to. Guards are compared by giving them as a domain: "
         "fleet.decode.guard: {choices: [none, fifo, {tag-side: {bits: 16}}]}. A config with "
         "faults.plan or faults.rates is run once, with the strikes that it lists and draws; with "
-        "--estimator importance often, for escapes per request at its rates. With -o the campaign "
-        "goes on where it was interrupted.",
+        "--estimator importance or splitting often, for escapes per request at its rates. With -o "
+        "the campaign goes on where it was interrupted; a file of another one is not written over.",
     .example = "kvtwin inject configs/examples/faults.yaml --format json",
     .uses = KVT_USES_CONFIG | KVT_USES_OUTPUT,
     .operands_min = 1,

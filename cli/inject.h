@@ -15,7 +15,8 @@ struct kvt_inject_row { /* of the matrix, or of a plan */
     enum kvt_guard_check check;
     enum kvt_guard_policy policy;
     int32_t tag_bits; /* 0: no tag */
-    bool planned, rated, importance;
+    bool planned, rated;
+    enum kvt_fault_estimator estimator; /* of a rated one */
     struct kvt_fault_estimate estimate; /* of a rated one */
     int64_t number;                     /* of the config, over all operands and domains */
     struct kvt_cell cell;
@@ -33,7 +34,8 @@ struct kvt_inject_report {
     struct kvt_progress progress;
     bool print_plan; /* nothing is run */
     bool estimates;  /* per request: of rates */
-    bool importance, counts;
+    enum kvt_fault_estimator estimator;
+    bool named; /* --estimator other than forced was given */
     double inflate;
     int64_t configs;                /* run so far */
     struct kvt_inject_store *store; /* NULL: none */

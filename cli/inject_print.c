@@ -73,14 +73,15 @@ static void print_cell_json(const struct kvt_inject_row *row, FILE *out)
             "%lld, \"held_page_s\": %.17g, \"goodput\": %.17g, \"clean_request_throughput\": "
             "%.17g, \"clean_mean_tpot_ms\": %.17g, \"guard_bytes_per_gpu\": %lld, "
             "\"clean_requests\": %lld, "
-            "\"clean_false_aborts\": %lld, \"clean_pages_left\": %lld, \"clean_unfinished\": %lld}",
+            "\"clean_false_aborts\": %lld, \"clean_pages_left\": %lld, \"clean_unfinished\": %lld, "
+            "\"clean_fenced_page_s\": %.17g}",
             kvt_policy_names[row->policy], (long long)cell->saved, (long long)cell->again,
             (long long)cell->spoiled, per(cell->spoiled, cell->activated),
             (long long)cell->spoiled_most, cell->held_page_s, kvt_cell_goodput(cell),
             clean_throughput(cell), 1e3 * cell->clean.mean_tpot_s,
             (long long)cell->clean.guard_bytes, (long long)cell->clean.requests,
             (long long)cell->clean.false_aborts, (long long)cell->clean.pages_left,
-            (long long)cell->clean.unfinished);
+            (long long)cell->clean.unfinished, cell->clean.fenced_page_s);
 }
 
 bool kvt_inject_is_as_expected(const struct kvt_inject_row *row)
@@ -111,7 +112,20 @@ static void print_strike_json(const struct kvt_inject_row *row, FILE *out)
 
 static const char *estimator_of(const struct kvt_inject_row *row)
 {
-    return row->importance ? "importance" : "counted";
+    static const char *const names[] = {"counted", "importance", "splitting"};
+    return names[row->estimator];
+}
+
+/* How a run was split; levels that nobody reached are left out. */
+static void print_levels_json(const struct kvt_split_levels *levels, FILE *out)
+{
+    fprintf(out, ", \"clones\": %lld, \"levels\": [", (long long)levels->clones);
+    for (int32_t i = 0; i < KVT_FAULT_LEVELS; i++)
+        if (levels->entered[i] > 0)
+            fprintf(out, "%s{\"level\": %d, \"entered\": %lld, \"passed\": %lld, \"factor\": %d}",
+                    i > 0 ? ", " : "", i, (long long)levels->entered[i],
+                    (long long)levels->passed[i], levels->factor[i] > 1 ? levels->factor[i] : 1);
+    fputc(']', out);
 }
 
 /* Escapes per request at the config's rates. */
@@ -124,12 +138,15 @@ static void print_rate_json(const struct kvt_inject_row *row, FILE *out)
             "\"tag_bits\": %d, \"runs\": %lld, \"requests\": %lld, \"strikes\": %lld, "
             "\"activated\": %lld, \"strikes_per_run\": %.17g, \"inflate\": %.17g, "
             "\"escapes_per_1e9_requests\": %.17g, \"ci_low\": %.17g, \"ci_high\": %.17g, "
-            "\"estimator\": \"%s\", \"effective_samples\": %.17g, \"largest_share\": %.17g}",
+            "\"estimator\": \"%s\", \"effective_samples\": %.17g, \"largest_share\": %.17g",
             row->number > 0 ? "," : "", row->config, row->guard, kvt_check_names[row->check],
             row->tag_bits, (long long)estimate->runs, (long long)estimate->requests,
             (long long)estimate->strikes, (long long)estimate->activated, estimate->mean,
             estimate->inflate, 1e9 * escapes.p, 1e9 * escapes.low, 1e9 * escapes.high,
             estimator_of(row), escapes.effective, escapes.largest_share);
+    if (row->estimator == KVT_ESTIMATE_SPLITTING)
+        print_levels_json(&estimate->levels, out);
+    fputc('}', out);
 }
 
 static void print_rates_text(const struct kvt_inject_report *report, bool csv)
@@ -214,10 +231,10 @@ static void print_costs(const struct kvt_inject_row rows[], int32_t count)
     const struct kvt_clean *clean = &rows[0].cell.clean;
     printf("  without a strike: %lld requests, %.3f req/s, TPOT %.3f ms; %lld false aborts, %lld "
            "pages "
-           "left; %.1f MB a GPU\n",
+           "left; %.1f MB a GPU; fences held %.1f page-s\n",
            (long long)clean->requests, clean_throughput(&rows[0].cell), 1e3 * clean->mean_tpot_s,
            (long long)clean->false_aborts, (long long)clean->pages_left,
-           1e-6 * (double)clean->guard_bytes);
+           1e-6 * (double)clean->guard_bytes, clean->fenced_page_s);
     printf("  %-17s%12s%12s%10s%8s%8s%12s%12s\n", "cost of a strike", "good req/s", "detect (ms)",
            "spoiled", "most", "saved", "made again", "page-s held");
     for (int32_t i = 0; i < count; i++) {

@@ -77,6 +77,17 @@ static enum kvt_status finished(void *context, int64_t part, const struct kvt_pa
     return status;
 }
 
+/* A finished file of this very campaign may be written again. */
+static enum kvt_status check_finished(const char *output, const char *identity, struct kvt_err *err)
+{
+    char *found = NULL;
+    enum kvt_status status = kvt_h5_items_text(output, "meta", "identity", &found, err);
+    if (status == KVT_OK && found != NULL && strcmp(found, identity) != 0)
+        status = kvt_journal_refuse(output, found, identity, err);
+    free(found);
+    return status;
+}
+
 enum kvt_status kvt_inject_store_open(struct kvt_inject_store *store, const char *output,
                                       const char *identity, struct kvt_err *err)
 {
@@ -86,10 +97,16 @@ enum kvt_status kvt_inject_store_open(struct kvt_inject_store *store, const char
     int length = snprintf(path, sizeof path, "%s.journal", output);
     if (length < 0 || (size_t)length >= sizeof path)
         return kvt_err_set(err, KVT_EIO, "%s: a path that is too long for a journal", output);
+    KVT_TRY(check_finished(output, identity, err));
+    store->identity = strdup(identity);
+    if (store->identity == NULL)
+        return kvt_err_set(err, KVT_ENOMEM, "no memory for a journal");
     KVT_TRY(kvt_journal_open(&store->journal, path, identity, remember, store, err));
     if (store->count > 0)
         qsort(store->records, (size_t)store->count, sizeof *store->records, by_key);
     store->known = store->count;
+    for (int64_t i = 0; i < store->known; i++)
+        store->resumed += store->records[i].part.count;
     return KVT_OK;
 }
 
@@ -98,12 +115,13 @@ void kvt_inject_store_close(struct kvt_inject_store *store)
     if (store->output != NULL)
         kvt_journal_close(&store->journal);
     free(store->records);
+    free(store->identity);
     *store = (struct kvt_inject_store){.journal = {.file = -1}};
 }
 
 /* ---- the file ----------------------------------------------------------------------------- */
 
-enum { CELL_I64 = 25, CELL_F64 = 10, CELL_TEXT = 6 };
+enum { CELL_I64 = 25, CELL_F64 = 11, CELL_TEXT = 6 };
 
 static const char *const cell_text[CELL_TEXT] = {"config", "fault",  "guard",
                                                  "check",  "on_hit", "estimator"};
@@ -133,8 +151,9 @@ static const char *const cell_i64[CELL_I64] = {"tag_bits",
                                                "clean_pages_left",
                                                "clean_unfinished"};
 static const char *const cell_f64[CELL_F64] = {
-    "escapes_per_1e9", "ci_low",  "ci_high",          "effective_samples",  "detection_s_sum",
-    "held_page_s",     "goodput", "clean_duration_s", "clean_mean_tpot_ms", "tag_alias"};
+    "escapes_per_1e9",    "ci_low",  "ci_high",          "effective_samples",  "detection_s_sum",
+    "held_page_s",        "goodput", "clean_duration_s", "clean_mean_tpot_ms", "tag_alias",
+    "clean_fenced_page_s"};
 
 static void cell_values(const struct kvt_inject_row *row, const char *text[], int64_t whole[],
                         double real[])
@@ -184,7 +203,8 @@ static void cell_values(const struct kvt_inject_row *row, const char *text[], in
                                     cell->clean.duration_s,
                                     1e3 * cell->clean.mean_tpot_s,
                                     row->tag_bits > 0 ? 1 / (__builtin_ldexp(1, row->tag_bits) - 1)
-                                                      : 1};
+                                                      : 1,
+                                    cell->clean.fenced_page_s};
     memcpy(text, texts, sizeof texts);
     memcpy(whole, wholes, sizeof wholes);
     memcpy(real, reals, sizeof reals);
@@ -344,6 +364,7 @@ static enum kvt_status write_file(const struct kvt_inject_store *store, const st
               TRIAL_F64);
     put(&items, "meta", "seed", KVT_H5_ATTRIBUTE_I64, 0, &seed);
     put(&items, "meta", "version", KVT_H5_ATTRIBUTE_TEXT, 0, KVT_VERSION);
+    put(&items, "meta", "identity", KVT_H5_TEXT, 1, &store->identity);
     return kvt_h5_items_write(store->output, items.rows, items.count, err);
 }
 
@@ -359,6 +380,7 @@ enum kvt_status kvt_inject_store_finish(struct kvt_inject_store *store,
         qsort(store->records, (size_t)store->count, sizeof *store->records, by_key);
     for (int64_t i = 0; i < store->count; i++)
         count += store->records[i].part.count;
+    store->trials = count;
     bool room = sheet_init(&cells, report->count - planned - rated, CELL_TEXT, CELL_I64, CELL_F64);
     room = sheet_init(&trials, count, 0, TRIAL_I64, TRIAL_F64) && room;
     room = sheet_init(&strikes, planned, 4, TRIAL_I64, TRIAL_F64) && room;

@@ -4,10 +4,12 @@
  * FAULTS.h5.journal takes each finished part (sixteen trials of one class under one config) as it
  * ends, so that a campaign that was interrupted or killed goes on where it stopped when the same
  * command is given again, and ends with the same bytes. Another seed, config or estimator is
- * refused by the journal's identity. The journal goes when the file is written.
+ * refused by the journal's identity, which the file keeps: a file of another campaign, or of
+ * another kind, is never written over. The journal goes when the file is written.
  *
  * Layout of the file: /cells, a row per config, guard and class; /trials, a row per trial, whose
- * `cell` is a row of /cells; /strikes, a row per strike of a plan; /meta with version and seed.
+ * `cell` is a row of /cells; /strikes, a row per strike of a plan; /meta with version, seed and
+ * identity.
  */
 #ifndef KVT_CLI_INJECT_STORE_H
 #define KVT_CLI_INJECT_STORE_H
@@ -18,13 +20,15 @@
 
 struct kvt_inject_store {
     const char *output; /* path of the file, borrowed; NULL: nothing is kept */
+    char *identity;     /* owned */
     struct kvt_journal journal;
     struct kvt_inject_record {
         int64_t key; /* config << 40 | part */
         struct kvt_part part;
     } * records; /* owned; [0, known) by key */
     int64_t count, room, known;
-    int64_t config; /* number of the config that is run */
+    int64_t trials, resumed; /* in all, after finish; of them, those found in the journal */
+    int64_t config;          /* number of the config that is run */
     struct kvt_part_store face;
 };
 

@@ -16,7 +16,7 @@
     X(PRINT_CONFIG, 0, "print-config", NULL, KVT_USES_CONFIG,                                   \
       "print the effective configuration, every default filled in, and stop")                   \
     X(SEED, 0, "seed", "N", KVT_USES_CONFIG | KVT_USES_SEED,                                    \
-      "seed of all random streams, 0 to 2^63-1")                                                \
+      "seed of all random streams, 0 to 2^64-1")                                                \
     X(OUTPUT, 'o', "output", "FILE", KVT_USES_OUTPUT,                                           \
       "write the results to FILE; it appears only when it is complete")                         \
     X(FORMAT, 0, "format", "FORMAT", 0,                                                         \

@@ -109,11 +109,9 @@ static enum kvt_status add_set(struct kvt_cli *cli, const char *text, struct kvt
 
 static enum kvt_status parse_seed(struct kvt_cli *cli, const char *text, struct kvt_err *err)
 {
-    int64_t seed = 0;
     struct kvt_err why = {0};
-    if (kvt_int_parse(text, 0, INT64_MAX, &seed, &why) != KVT_OK)
+    if (kvt_seed_parse(text, &cli->seed, &why) != KVT_OK)
         return kvt_err_set(err, KVT_EUSAGE, "--seed: %s", why.text);
-    cli->seed = (uint64_t)seed;
     cli->seed_given = true;
     return KVT_OK;
 }

@@ -147,7 +147,7 @@ for command in capacity simulate; do
     run "$command with a bad --set" 2 "$command" configs/examples/quickstart.yaml --set nothing
     err_has "want KEY=VALUE"
     run "$command with a bad seed" 2 "$command" configs/examples/quickstart.yaml --seed=-1
-    err_has "--seed"
+    err_has "--seed: want a whole number from 0 to 2^64-1"
     run "$command --print-config" 0 "$command" configs/examples/quickstart.yaml --print-config --seed 17
     out_has "seed: 17"
     cp "$work/out" "$work/printed.yaml"
@@ -284,16 +284,40 @@ for round in killed whole; do
             --seed 77 --set fleet.decode.guard=tag-side --set 'faults.kinds=[stale-reader, late-write]'
         err_has "belongs to another job"
     fi
+    began=$(stat -c %s "$work/killed.h5.journal" 2>/dev/null || echo 0)
     run "it goes on" 0 inject configs/examples/faults.yaml --trials 20 -o "$work/killed.h5" \
         --set fleet.decode.guard=tag-side --set 'faults.kinds=[stale-reader, late-write]'
+    [ "$began" -lt 9000 ] || err_has " of 40 trials came from the journal"
     cmp -s "$work/out" "$work/killed.txt" || fail "a campaign that went on says something else"
 done
 cmp -s "$work/killed.h5" "$work/whole.h5" || fail "a campaign that went on has other bytes"
+for way in "--seed 77" "--trials 21" "--estimator counted"; do
+    # shellcheck disable=SC2086
+    run "a finished campaign is not written over, $way" 3 inject configs/examples/faults.yaml --trials 20 \
+        -o "$work/killed.h5" --set fleet.decode.guard=tag-side --set 'faults.kinds=[stale-reader, late-write]' $way
+    err_has "killed.h5: belongs to another job: want"
+    cmp -s "$work/killed.h5" "$work/whole.h5" || fail "it was written over"
+done
+cp README.md "$work/other.h5"
+run "nor is a file of another kind" 3 inject configs/examples/faults.yaml --trials 2 -o "$work/other.h5" \
+    --set fleet.decode.guard=none --set 'faults.kinds=[leak]'
+err_has "other.h5: there is a file of another kind"
+cmp -s README.md "$work/other.h5" || fail "it was written over"
+run "no plan to print" 3 inject configs/examples/faults.yaml --print-plan
+err_has "--print-plan wants faults.plan or faults.rates"
+run "a plan without a strike" 0 inject configs/examples/faults.yaml --print-plan \
+    --set 'faults.rates=[{fault: bit-flip, rate: 1e-9, per: hour}]'
+out_has "plan: []"
+err_has "an empty plan"
+run "a run that is split" 0 inject configs/examples/faults.yaml --trials 8 --estimator splitting --format json \
+    --set fleet.decode.guard=tag-side --set 'faults.rates=[{fault: stale-reader, rate: 1e-3, per: hour}]'
+out_has '"estimator": "splitting"'
+out_has '"levels": [{"level": 0, "entered": 8'
 run "escapes per request" 0 inject configs/examples/faults.yaml --trials 8 --estimator importance --format json \
     --set fleet.decode.guard=tag-side --set 'faults.rates=[{fault: stale-reader, rate: 1e-3, per: hour}]'
 out_has '"estimator": "importance"'
 run "an unknown estimator" 2 inject configs/examples/faults.yaml --estimator guessed
-err_has "want counted, forced or importance"
+err_has "want counted, forced, importance or splitting"
 run "a share above 1" 3 inject configs/examples/faults.yaml --set fleet.decode.guard=none \
     --set 'faults.rates=[{fault: partial-transfer, rate: 1.5, per: transfer}]'
 err_has "a rate per transfer is a share: want 0 to 1, got 1.5"

@@ -31,6 +31,7 @@
     X(rare)             \
     X(faults)           \
     X(fault_plan)       \
+    X(fault_split)      \
     X(fault_policies)   \
     X(kv_write)         \
     X(attention)        \

@@ -168,10 +168,10 @@ static void importance_sampling_agrees_with_counting(void)
     if (!begin(faults, "fleet.decode.guard={tag-side: {bits: 4, values: random, "
                        "check: before-read}}"))
         return;
-    CHECK_OK(kvt_fault_estimate(&config, &how, false, 0, &counted, &err), err);
-    CHECK_OK(kvt_fault_estimate(&config, &how, true, 3, &weighted, &err), err);
+    CHECK_OK(kvt_fault_estimate(&config, &how, KVT_ESTIMATE_COUNTED, 0, &counted, &err), err);
+    CHECK_OK(kvt_fault_estimate(&config, &how, KVT_ESTIMATE_IMPORTANCE, 3, &weighted, &err), err);
     how.threads = 1;
-    CHECK_OK(kvt_fault_estimate(&config, &how, true, 3, &again, &err), err);
+    CHECK_OK(kvt_fault_estimate(&config, &how, KVT_ESTIMATE_IMPORTANCE, 3, &again, &err), err);
     CHECK_NOTE(memcmp(&weighted, &again, sizeof again) == 0, "for any number of threads");
     struct kvt_estimate naive = kvt_fault_estimate_escapes(&counted);
     struct kvt_estimate rare = kvt_fault_estimate_escapes(&weighted);

@@ -117,29 +117,59 @@ static int64_t outcome(enum kvt_fault_kind kind, enum kvt_fault_outcome which)
 
 static const struct kvt_campaign_options quick = {.threads = 2, .branch = true};
 
-static void every_class_is_told_without_a_guard(void)
+/* Planted bugs: each class in turn, without a guard and under one that looks. The shadow tells how
+ * the first ends; a class that the guard is blind to it still counts as escaped, or as what it
+ * cost.
+ */
+static const struct {
+    enum kvt_fault_kind kind;
+    enum kvt_fault_outcome unguarded, guarded;
+} planted[] = {
+    {KVT_FAULT_STALE_READER, KVT_OUTCOME_ESCAPED, KVT_OUTCOME_DETECTED},
+    {KVT_FAULT_PREMATURE_FREE, KVT_OUTCOME_ESCAPED, KVT_OUTCOME_DETECTED},
+    {KVT_FAULT_LATE_WRITE, KVT_OUTCOME_ESCAPED, KVT_OUTCOME_DETECTED},
+    {KVT_FAULT_WRONG_MAP, KVT_OUTCOME_ESCAPED, KVT_OUTCOME_DETECTED},
+    {KVT_FAULT_PREFIX_POISON, KVT_OUTCOME_ESCAPED, KVT_OUTCOME_ESCAPED},
+    {KVT_FAULT_DOUBLE_FREE, KVT_OUTCOME_ESCAPED, KVT_OUTCOME_DETECTED},
+    {KVT_FAULT_LEAK, KVT_OUTCOME_HARMLESS, KVT_OUTCOME_HARMLESS},
+    {KVT_FAULT_PARTIAL_TRANSFER, KVT_OUTCOME_ESCAPED, KVT_OUTCOME_DETECTED},
+    {KVT_FAULT_MESSAGE_FAULT, KVT_OUTCOME_HUNG, KVT_OUTCOME_HUNG},
+    {KVT_FAULT_RESIDUE, KVT_OUTCOME_ESCAPED, KVT_OUTCOME_ESCAPED},
+    {KVT_FAULT_BIT_FLIP, KVT_OUTCOME_ESCAPED, KVT_OUTCOME_DETECTED},
+    {KVT_FAULT_NODE_FAULT, KVT_OUTCOME_CRASHED, KVT_OUTCOME_CRASHED},
+    {KVT_FAULT_LIVENESS, KVT_OUTCOME_HARMLESS, KVT_OUTCOME_HARMLESS},
+    {KVT_FAULT_FALSE_ALARM, KVT_OUTCOME_MASKED, KVT_OUTCOME_DETECTED}, /* nothing fires: no harm */
+};
+
+/* How many of the planted classes struck and ended as the table says, among others. */
+static int32_t found(bool guarded)
+{
+    int32_t count = 0;
+    for (size_t i = 0; i < sizeof planted / sizeof *planted; i++) {
+        enum kvt_fault_kind kind = planted[i].kind;
+        enum kvt_fault_outcome want = guarded ? planted[i].guarded : planted[i].unguarded;
+        bool is_found = cells[kind].activated > 0 && outcome(kind, want) > 0;
+        CHECK_NOTE(is_found, kvt_fault_names[kind]);
+        count += is_found;
+    }
+    return count;
+}
+
+static void fourteen_of_fourteen_planted_classes_are_found(void)
 {
     run_cells("fleet.decode.guard=none", NULL, quick);
-    static const enum kvt_fault_kind leaks[] = {
-        KVT_FAULT_STALE_READER, KVT_FAULT_PREMATURE_FREE,   KVT_FAULT_LATE_WRITE,
-        KVT_FAULT_WRONG_MAP,    KVT_FAULT_PREFIX_POISON,    KVT_FAULT_DOUBLE_FREE,
-        KVT_FAULT_RESIDUE,      KVT_FAULT_PARTIAL_TRANSFER, KVT_FAULT_BIT_FLIP,
-    };
-    for (size_t i = 0; i < sizeof leaks / sizeof *leaks; i++)
-        CHECK_NOTE(outcome(leaks[i], KVT_OUTCOME_ESCAPED) > 0, kvt_fault_names[leaks[i]]);
-    CHECK(outcome(KVT_FAULT_LEAK, KVT_OUTCOME_HARMLESS) > 0);
-    CHECK(outcome(KVT_FAULT_MESSAGE_FAULT, KVT_OUTCOME_HUNG) > 0);
-    CHECK(outcome(KVT_FAULT_NODE_FAULT, KVT_OUTCOME_CRASHED) > 0);
-    CHECK(outcome(KVT_FAULT_LIVENESS, KVT_OUTCOME_HARMLESS) > 0);
-    CHECK(cells[KVT_FAULT_FALSE_ALARM].activated > 0);
+    CHECK_I64(found(false), KVT_FAULT_COUNT - 1, "classes told without a guard");
     for (int kind = KVT_FAULT_NONE + 1; kind < KVT_FAULT_COUNT; kind++) {
         int64_t sum = 0;
         for (int i = 0; i < KVT_OUTCOME_COUNT; i++)
             sum += cells[kind].outcomes[i];
         CHECK_I64(sum, cells[kind].injected, "every strike ends in one way");
         CHECK_I64(outcome((enum kvt_fault_kind)kind, KVT_OUTCOME_DETECTED), 0, "no guard");
-        CHECK_NOTE(cells[kind].activated > 0, "every class strikes");
     }
+    run_cells("fleet.decode.guard={tag-inband: {check: before-read}, digest: {check: before-read}}",
+              NULL, quick);
+    CHECK_I64(found(true), 14, "classes told under a tag in band and a digest");
+    CHECK_I64(KVT_FAULT_COUNT - 1, 14, "classes");
 }
 
 static void a_side_array_misses_late_writes_and_a_tag_in_band_catches_them(void)
@@ -239,13 +269,80 @@ static uint64_t digest_of(const char *guard, const struct kvt_strike *strikes)
     return digest;
 }
 
+/* Guards that are off, and a fault layer without a strike, leave every decision as it was. */
 static void without_a_strike_nothing_changes(void)
 {
     struct kvt_strike never = {.time = KVT_NEVER};
-    uint64_t plain = digest_of("fleet.decode.guard=none", NULL);
-    CHECK(plain == digest_of("fleet.decode.guard=none", &never));
+    uint64_t plain = digest_of(NULL, NULL);
+    CHECK(plain != 0);
+    CHECK_NOTE(plain == digest_of("fleet.decode.guard=none", NULL), "guards off");
+    CHECK_NOTE(plain == digest_of("fleet.decode.guard=none", &never), "and a fault layer");
     CHECK(digest_of("fleet.decode.guard={tag-side: {check: before-read}}", NULL) ==
           digest_of("fleet.decode.guard={tag-side: {check: before-read}}", &never));
+}
+
+/* A step that writes on to a page that is free finds another owner's bytes there only when they
+ * came while it ran: prefill and transfer within one slow decode step. */
+static void a_step_writes_on_where_a_prompt_comes_faster(void)
+{
+    static const char text[] =
+        "model: llama-3.1-8b\n"
+        "fleet:\n"
+        "  prefill: {gpu: h100-sxm, page_tokens: 64}\n"
+        "  decode: {gpu: l4, page_tokens: 64, memory: {pages: 200}}\n"
+        "  link: {bandwidth: 50 GB/s, per: gpu}\n"
+        "workload:\n"
+        "  open: {rate: 12 req/s, input: {lognormal: {mean: 200, p99: 400}},\n"
+        "         output: {lognormal: {mean: 60, p99: 150}}}\n"
+        "run: {seed: 3, until: 60 s}\n"
+        "faults:\n"
+        "  rates: [{fault: premature-free, variant: step, rate: 6000, per: hour}]\n";
+    static const char *const guards[] = {"fleet.decode.guard=none",
+                                         "fleet.decode.guard={tag-inband: {check: before-read}}",
+                                         "fleet.decode.guard=deferred-free"};
+    static struct kvt_config config;
+    static struct kvt_strike strikes[KVT_STRIKES_MAX];
+    static struct kvt_fault_result results[KVT_STRIKES_MAX];
+    struct kvt_campaign_options how = {.threads = 1};
+    int64_t ends[3][KVT_OUTCOME_COUNT] = {{0}};
+    for (int guard = 0; guard < 3; guard++) {
+        struct kvt_err err = {0};
+        int32_t count = 0;
+        if (!load(&config, text, guards[guard], NULL))
+            return;
+        CHECK_OK(kvt_fault_run(&config, &how, strikes, results, &count, &err), err);
+        for (int32_t i = 0; i < count; i++)
+            ends[guard][results[i].outcome]++;
+        kvt_config_release(&config);
+    }
+    CHECK(ends[0][KVT_OUTCOME_ESCAPED] > 0);
+    CHECK_I64(ends[1][KVT_OUTCOME_ESCAPED], 0, "a tag in band tells");
+    CHECK(ends[1][KVT_OUTCOME_DETECTED] > 0);
+    CHECK_I64(ends[2][KVT_OUTCOME_ESCAPED], 0, "deferred-free prevents");
+}
+
+/* More requests live on a replica than one event had room for once. */
+static void a_crash_takes_any_number_of_requests(void)
+{
+    static const char text[] = "model: llama-3.1-8b\n"
+                               "fleet:\n  serve: {gpu: h100-sxm}\n"
+                               "workload:\n"
+                               "  closed: {concurrency: 9000, requests: 9000, input: {fixed: 64}, "
+                               "output: {fixed: 400}}\n"
+                               "faults:\n"
+                               "  plan: [{fault: node-fault, variant: crash, at: 1 s}]\n";
+    static struct kvt_config config;
+    static struct kvt_strike strikes[KVT_STRIKES_MAX];
+    static struct kvt_fault_result results[KVT_STRIKES_MAX];
+    struct kvt_campaign_options how = {.threads = 1};
+    struct kvt_err err = {0};
+    int32_t count = 0;
+    if (!load(&config, text, NULL, NULL))
+        return;
+    CHECK_OK(kvt_fault_run(&config, &how, strikes, results, &count, &err), err);
+    CHECK(results[0].lost > 4096);
+    CHECK_I64(results[0].outcome, KVT_OUTCOME_CRASHED, "");
+    kvt_config_release(&config);
 }
 
 static void a_clean_soak_aborts_nobody(void)
@@ -329,7 +426,8 @@ const struct check_test check_faults[] = {
     {"a counter is blind only when it wraps", a_counter_is_blind_only_when_it_wraps, false},
     {"a page in use never looks free", a_page_in_use_never_looks_free, false},
     {"what is not bound does not matter", what_is_not_bound_does_not_matter, false},
-    {"every class is told without a guard", every_class_is_told_without_a_guard, false},
+    {"fourteen of fourteen planted classes are found",
+     fourteen_of_fourteen_planted_classes_are_found, false},
     {"a side array misses late writes and a tag in band catches them",
      a_side_array_misses_late_writes_and_a_tag_in_band_catches_them, false},
     {"guards prevent what they are for", guards_prevent_what_they_are_for, false},
@@ -337,6 +435,9 @@ const struct check_test check_faults[] = {
     {"forced aliases agree with counted ones", forced_aliases_agree_with_counted_ones, false},
     {"threads and branching change nothing", threads_and_branching_change_nothing, false},
     {"without a strike nothing changes", without_a_strike_nothing_changes, false},
+    {"a step writes on where a prompt comes faster", a_step_writes_on_where_a_prompt_comes_faster,
+     false},
+    {"a crash takes any number of requests", a_crash_takes_any_number_of_requests, false},
     {"a clean soak aborts nobody", a_clean_soak_aborts_nobody, false},
     {"a plan strikes as it is written", a_plan_strikes_as_it_is_written, false},
     {"a plan that cannot be is refused", a_plan_that_cannot_be_is_refused, false},

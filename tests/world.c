@@ -402,8 +402,8 @@ static void run(struct world *world, struct kvt_des_spec *spec,
     struct kvt_arena arena;
     size_t bytes = kvt_des_bytes(spec);
     if (world->strike_count > 0)
-        bytes += (4 << 20) +
-                 (size_t)kvt_faults_deviations(world->strike_count) * sizeof(struct kvt_deviation);
+        bytes +=
+            kvt_faults_bytes(world->strike_count, spec->core.request_count, KVT_ROLE_COUNT * 64);
     *outcome = (struct world_outcome){0};
     outcome->status = kvt_arena_init(&arena, bytes, &outcome->err);
     if (outcome->status != KVT_OK)

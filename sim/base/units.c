@@ -111,6 +111,18 @@ enum kvt_status kvt_int_parse(const char *text, int64_t min, int64_t max, int64_
     return KVT_OK;
 }
 
+enum kvt_status kvt_seed_parse(const char *text, uint64_t *seed, struct kvt_err *err)
+{
+    char *end = NULL;
+    errno = 0;
+    unsigned long long parsed = isdigit((unsigned char)text[0]) ? strtoull(text, &end, 10) : 0;
+    if (end == NULL || *end != '\0' || errno == ERANGE)
+        return kvt_err_set(err, KVT_ECONFIG, "want a whole number from 0 to 2^64-1, got \"%.80s\"",
+                           text);
+    *seed = parsed;
+    return KVT_OK;
+}
+
 enum kvt_status kvt_quantity_parse(const char *text, enum kvt_dimension dimension, double *value,
                                    struct kvt_err *err)
 {

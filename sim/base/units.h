@@ -32,9 +32,11 @@ enum kvt_dimension {
 enum kvt_status kvt_quantity_parse(const char *text, enum kvt_dimension dimension, double *value,
                                    struct kvt_err *err);
 
-/* Strict numbers: the whole of text, no leading or trailing space, no hexadecimal. */
+/* Strict numbers: the whole of text, no leading or trailing space, no hexadecimal. A
+ * seed is one of all 64-bit numbers without a sign. */
 enum kvt_status kvt_int_parse(const char *text, int64_t min, int64_t max, int64_t *value,
                               struct kvt_err *err);
+enum kvt_status kvt_seed_parse(const char *text, uint64_t *seed, struct kvt_err *err);
 enum kvt_status kvt_double_parse(const char *text, double *value, struct kvt_err *err);
 
 /* Write value with the largest unit that keeps it >= 1, so that parsing gives value back exactly

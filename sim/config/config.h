@@ -221,6 +221,7 @@ struct kvt_config_faults {
             double lemons;        /* share of the GPUs that are bad; 0: all are alike */
             double carry;         /* share of the strikes that those carry */
             double amount, delay; /* < 0: the variant's own; delay in s */
+            bool exponential;     /* delay is a mean */
             struct kvt_where where;
         } rows[KVT_RATES_MAX];
     } rates;

@@ -135,15 +135,8 @@ static bool parse_int(const struct kvt_rule *rule, const struct kvt_yaml *node, 
 static bool parse_seed(const struct kvt_rule *rule, const struct kvt_yaml *node, const char *text,
                        void *field, struct kvt_complaint *complaint)
 {
-    size_t digits = strspn(text, "0123456789");
-    char largest[24];
-    snprintf(largest, sizeof largest, "%" PRIu64, UINT64_MAX);
-    bool fits =
-        digits > 0 && text[digits] == '\0' &&
-        (digits < strlen(largest) || (digits == strlen(largest) && strcmp(text, largest) <= 0));
-    if (!fits)
+    if (kvt_seed_parse(text, field, NULL) != KVT_OK)
         return refuse(rule, node, complaint);
-    *(uint64_t *)field = strtoull(text, NULL, 10);
     return true;
 }
 

@@ -338,13 +338,25 @@ static void list_draft(struct kvt_builder *b)
 #define CANARY_BYTES 32.0 /* token, position, hash of what is before, hash of its bytes */
 #define SECTOR_BYTES 32.0 /* that reading a tag out of a page takes */
 
+/* Calls of a check in a step, and what each reads of the whole context. */
+static double looks_of(const struct kvt_builder *b, double looks, double *share)
+{
+    double once = b->shape->guards.once;
+    *share = 1.0;
+    if (once <= 0.0 || b->batch <= 0.0)
+        return looks;
+    double calls = fmin(1.0, b->batch / once);
+    *share = 1.0 / (once * calls);
+    return calls;
+}
+
 static void list_tags(struct kvt_builder *b)
 {
     const struct kvt_step_guards *guards = &b->shape->guards;
-    double looks = guards->tag_looks > 0.0 ? guards->tag_looks : 1.0;
+    double share, looks = looks_of(b, guards->tag_looks > 0.0 ? guards->tag_looks : 1.0, &share);
     double pages = guards->tag_tail ? b->batch : b->context / b->shape->tag_page_tokens;
     double each = guards->tag_inband ? 24.0 + SECTOR_BYTES * b->model->layers : 48.0;
-    struct kvt_work work = {.bytes = each * pages};
+    struct kvt_work work = {.bytes = each * pages * share};
     if (b->batch > 0.0)
         kvt_builder_add(b, "tag check", KVT_FAMILY_TAG_CHECK, &work, looks, !guards->tag_tail);
 }
@@ -353,8 +365,10 @@ static void list_tags(struct kvt_builder *b)
 static void list_sums(struct kvt_builder *b, enum kvt_family family, double token, double looks,
                       const char *writes, const char *reads)
 {
+    double share;
+    looks = looks_of(b, looks, &share);
     struct kvt_work write = {.bytes = token * (b->batch + b->prompt_rows)};
-    struct kvt_work read = {.bytes = token * b->context};
+    struct kvt_work read = {.bytes = token * b->context * share};
     kvt_builder_add(b, writes, family, &write, 1.0, false);
     if (looks > 0.0 && b->batch > 0.0)
         kvt_builder_add(b, reads, family, &read, looks, true);

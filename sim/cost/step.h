@@ -49,10 +49,12 @@
 
 /* Work of guards, on every GPU that holds the page. Tags are compared page by page; a tag in band
  * lies in each layer's slab of the page. A digest or canary record is kept for each token, written
- * when the token is and read by every look at it. A check that is made once for a request is left
- * out: one call for all its steps. */
+ * when the token is and read by every look at it. A check that is made once for a request is one
+ * call for all requests that take their first step together: of a batch, its size over the tokens
+ * of a mean output, so many calls a step, over pages of their share of the context. */
 struct kvt_step_guards {
     double tag_looks; /* of a step; 0: one, when there are tags */
+    double once;      /* checks are made once for a request of so many steps; 0: as looks say */
     bool tag_inband;
     bool tag_tail;       /* only pages that the step appends to */
     bool digest;         /* digests are kept */

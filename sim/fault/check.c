@@ -5,13 +5,18 @@
 
 /* Whether a tag differs from what its reader expects. When aliases are forced, tags that could be
  * equal by chance are equal, and the run's weight bears that chance, whether or not these happen to
- * be. */
+ * be; when they are drawn, luck says. */
 static bool differs(struct kvt_faults *faults, const struct kvt_guards *guards,
                     struct kvt_deviation *d, const struct kvt_tag_fields *stored, bool is_free)
 {
-    if (!faults->force_aliases || is_free || !kvt_tag_by_chance(&guards->tag, &d->expected, stored))
+    bool plain = !faults->force_aliases && !faults->draw_aliases;
+    if (plain || is_free || !kvt_tag_by_chance(&guards->tag, &d->expected, stored))
         return (is_free ? KVT_TAG_FREE : kvt_tag_value(&guards->tag, stored)) !=
                kvt_tag_value(&guards->tag, &d->expected);
+    if (faults->draw_aliases) {
+        d->compared = true;
+        return d->luck * kvt_tag_values(&guards->tag) >= 1;
+    }
     if (!d->forced) {
         kvt_force(1 / kvt_tag_values(&guards->tag), &faults->log_weight);
         kvt_force(1 / kvt_tag_values(&guards->tag), &faults->results[d->strike].log_weight);
@@ -141,15 +146,10 @@ static bool writes_now(const struct kvt_faults *faults, const struct kvt_deviati
     return d->appended ? place.tail == d->source_index : place.tail >= d->source_index;
 }
 
-static bool bytes_are_wrong(const struct kvt_deviation *d)
-{
-    return d->kind != KVT_TAG_FLIPPED && d->kind != KVT_NOTHING_WRONG;
-}
-
 void kvt_fault_expose(struct kvt_faults *faults, struct kvt_deviation *d, int32_t generated)
 {
     struct kvt_fault_result *result = &faults->results[d->strike];
-    if (d->exposed || !bytes_are_wrong(d))
+    if (d->exposed || !kvt_fault_is_wrong(d))
         return;
     d->exposed = true;
     d->generated = generated;
@@ -191,7 +191,7 @@ static void fire(struct kvt_faults *faults, struct kvt_deviation *d, int32_t gen
     if (!result->detected)
         result->detected_at = faults->core->log.now;
     result->detected = true;
-    result->false_aborts += !bytes_are_wrong(d);
+    result->false_aborts += !kvt_fault_is_wrong(d);
     kvt_core_note(faults->core, KVT_DECIDE_CHECK_MISS, d->reader, d->replica, d->page);
     const struct kvt_guards *guards = faults->guards[faults->core->replicas[d->replica].spec.role];
     if (kvt_guards_have(guards, KVT_GUARD_QUARANTINE))

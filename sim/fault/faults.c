@@ -7,6 +7,23 @@ int32_t kvt_faults_deviations(int32_t count)
     return KVT_DEVIATIONS_MAX + (count > 1 ? (count - 1) * KVT_DEVIATIONS_EACH : 0);
 }
 
+#define LANDING_PAGES (1 << 13)
+
+/* One event may cancel every request, and have each deviation fire or wake its replica. */
+static int32_t actions_of(int32_t count, int32_t requests)
+{
+    return KVT_FAULT_ACTIONS + requests + 2 * kvt_faults_deviations(count);
+}
+
+size_t kvt_faults_bytes(int32_t count, int32_t requests, int32_t replicas)
+{
+    size_t each = sizeof(int32_t) + sizeof(struct kvt_fault_result);
+    return (size_t)count * each + (size_t)replicas * (sizeof(int32_t) + sizeof(uint32_t)) +
+           (size_t)kvt_faults_deviations(count) * sizeof(struct kvt_deviation) +
+           (size_t)actions_of(count, requests) * sizeof(struct kvt_fault_action) +
+           LANDING_PAGES * 3 * sizeof(int32_t) + 1024; /* and what alignment takes */
+}
+
 enum kvt_status kvt_faults_init(struct kvt_faults *faults, struct kvt_arena *arena,
                                 struct kvt_core *core, const struct kvt_faults_spec *spec,
                                 struct kvt_err *err)
@@ -16,7 +33,8 @@ enum kvt_status kvt_faults_init(struct kvt_faults *faults, struct kvt_arena *are
                                   .strikes = spec->strikes,
                                   .count = spec->count,
                                   .seed = spec->seed,
-                                  .landing_page_capacity = 1 << 13,
+                                  .landing_page_capacity = LANDING_PAGES,
+                                  .action_capacity = actions_of(spec->count, core->request_count),
                                   .deviation_capacity = kvt_faults_deviations(spec->count),
                                   .sink = core->log.sink,
                                   .sink_context = core->log.context,
@@ -34,7 +52,7 @@ enum kvt_status kvt_faults_init(struct kvt_faults *faults, struct kvt_arena *are
                           &faults->incarnation, err));
     KVT_TRY(kvt_arena_get(arena, (size_t)faults->landing_page_capacity, 3 * sizeof(int32_t),
                           "faults", &faults->landing_pages, err));
-    KVT_TRY(kvt_arena_get(arena, KVT_FAULT_ACTIONS, sizeof *faults->actions, "faults",
+    KVT_TRY(kvt_arena_get(arena, (size_t)faults->action_capacity, sizeof *faults->actions, "faults",
                           &faults->actions, err));
     core->log.sink = kvt_fault_see;
     core->log.context = faults;

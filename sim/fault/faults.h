@@ -84,6 +84,9 @@ struct kvt_deviation {
     bool stamped;         /* the reader went on writing the page: its header is as it should be */
     bool waits;           /* it has not yet: at most the page's side tag is wrong */
     int32_t generated;    /* output tokens of the reader before its first wrong one */
+    double luck;          /* with draw_aliases: uniform; its tags are equal below 1 / values */
+    int32_t agreed;       /* so many groups of four bits are known to be equal: level.c */
+    bool compared;        /* luck is known: a guard looked, or the next group differs */
 };
 
 struct kvt_fault_result { /* of one strike */
@@ -177,7 +180,7 @@ struct kvt_deed {
 #define KVT_DEVIATIONS_MAX  1024 /* of one strike; each further one brings room for */
 #define KVT_DEVIATIONS_EACH 64
 #define KVT_LANDINGS_MAX    64
-#define KVT_FAULT_ACTIONS   4096
+#define KVT_FAULT_ACTIONS   4096 /* beside one for each request and each deviation */
 
 struct kvt_faults {
     struct kvt_core *core;            /* borrowed */
@@ -188,7 +191,8 @@ struct kvt_faults {
     const struct kvt_guards *guards[KVT_ROLE_COUNT];
     uint64_t seed;
     bool force_aliases;               /* tags that could be equal by chance are */
-    double log_weight;                /* of the run, then */
+    bool draw_aliases;                /* or are with that chance, drawn from seed and not hashed */
+    double log_weight;                /* of the run, when forced */
     struct kvt_deviation *deviations; /* [deviation_capacity], open and closed */
     int32_t deviation_capacity;
     int32_t deviation_count, *open; /* [replicas] open ones that are read there */
@@ -206,8 +210,8 @@ struct kvt_faults {
     int32_t bad_page_count;
     int32_t poisoned[16][3]; /* replica, page, strike */
     int32_t poisoned_count;
-    struct kvt_fault_action *actions;
-    int32_t action_count;
+    struct kvt_fault_action *actions; /* [action_capacity]: of one event */
+    int32_t action_count, action_capacity;
     /* Real memory: does what strikes do, looks with its own guards, and sees for itself what was
      * read. NULL: deviations say. Set after kvt_faults_init. */
     void (*hands)(void *context, const struct kvt_deed *deed);
@@ -225,6 +229,9 @@ struct kvt_faults_spec {
 
 /* Room for deviations of that many strikes. */
 int32_t kvt_faults_deviations(int32_t count);
+
+/* Bytes of arena that faults of that many strikes take, at most. */
+size_t kvt_faults_bytes(int32_t count, int32_t requests, int32_t replicas);
 
 /* Take memory and become the sink of the core's log, in front of what is there. Pools are named. */
 enum kvt_status kvt_faults_init(struct kvt_faults *faults, struct kvt_arena *arena,
@@ -259,6 +266,29 @@ void kvt_faults_sweep(struct kvt_faults *faults);
 
 /* Whether nothing is left that could change an outcome: the run need not go on for its sake. */
 bool kvt_faults_are_settled(const struct kvt_faults *faults);
+
+/* ---- splitting: level.c ---- */
+
+/* How far the run has come on the way to wrong tokens, by its strike that came farthest:
+ *
+ *   1            it found its target: a client went away, a table changed
+ *   2            bytes are under way to a page that is another's by now
+ *   3            wrong bytes, or a wrong table, lie where a request will look
+ *   3 + j        4 j bits of all tags that could tell are equal by chance
+ *   the highest  they were read, and no tag is left that could tell
+ *
+ * Outside a run that is split (draw_aliases) no bits are known. O(strikes with deviations *
+ * deviations + pages under way).
+ */
+#define KVT_FAULT_LEVELS 21
+int32_t kvt_faults_level(const struct kvt_faults *faults);
+
+/* Draw again, from seed, what is still open, given what has not happened so far: when late bytes
+ * land or arrive (of strikes with a mean; an exponential time has no memory), what strikes draw
+ * that have not fallen yet, samples of checks to come, and whether tags are equal that nobody has
+ * compared. strikes: those of faults, whose delays change. The engine has to look again
+ * (kvt_des_set_faults). */
+void kvt_faults_resample(struct kvt_faults *faults, struct kvt_strike strikes[], uint64_t seed);
 
 /* The run ended: give every strike its outcome. */
 void kvt_faults_finish(struct kvt_faults *faults);

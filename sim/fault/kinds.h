@@ -3,9 +3,12 @@
  *
  * Fourteen classes, F1 to F14, each in one or more variants. A strike has a time, a target (or
  * none: one is drawn from the strike's own stream), and two numbers whose meaning is the variant's.
- * Armed ones (*) wait from their time on for the first event that fits. premature-free/step never
- * does harm in this core: a decode replica reserves pages before prefill starts, so whoever gets
- * the page writes to it after the step in flight has ended.
+ * Armed ones (*) wait from their time on for the first event that fits.
+ *
+ * premature-free/step does harm only where prefill and transfer of a whole prompt fit into the
+ * decode step in flight (a small prompt, a fast prefill, a slow decode GPU). Otherwise the write is
+ * over before anything of the new owner is there: a decode replica reserves pages before prefill
+ * starts, and where one replica does both, the new owner's prompt runs in a later step.
  *
  *    class, variant           what happens                              amount       delay
  *  1 stale-reader page        reads a page that was its own once        generations  age of it
@@ -101,6 +104,7 @@ struct kvt_strike {
     int32_t replica, request, page; /* KVT_NONE: drawn when it strikes; page: number in the pool */
     double amount;
     kvt_ticks delay;
+    kvt_ticks mean; /* delay was drawn from an exponential distribution of it; 0: it was not */
 };
 
 #endif

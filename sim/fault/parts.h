@@ -21,6 +21,15 @@ struct kvt_deviation *kvt_fault_deviate(struct kvt_faults *faults, int32_t strik
                                         int32_t reader, int32_t index,
                                         enum kvt_deviation_kind kind);
 
+/* Uniform: how near a deviation's tags come to being equal; level.c. */
+double kvt_fault_luck(const struct kvt_faults *faults, int32_t deviation);
+
+/* Wrong bytes or a wrong table; not a tag or an alarm alone. */
+static inline bool kvt_fault_is_wrong(const struct kvt_deviation *d)
+{
+    return d->kind != KVT_TAG_FLIPPED && d->kind != KVT_NOTHING_WRONG;
+}
+
 void kvt_fault_act(struct kvt_faults *faults, struct kvt_fault_action action);
 
 /* The reader reads wrong bytes from now on, having put out `generated` right tokens. */

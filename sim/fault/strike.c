@@ -5,7 +5,7 @@
 
 void kvt_fault_act(struct kvt_faults *faults, struct kvt_fault_action action)
 {
-    kvt_assert(faults->action_count < KVT_FAULT_ACTIONS);
+    kvt_assert(faults->action_count < faults->action_capacity);
     faults->actions[faults->action_count++] = action;
 }
 

@@ -60,6 +60,8 @@ struct kvt_deviation *kvt_fault_deviate(struct kvt_faults *faults, int32_t strik
                                           faults->core->replicas[replica].pages.generation[page],
                                           faults->incarnation[replica]};
     d->owned = d->written = d->expected;
+    if (faults->draw_aliases)
+        d->luck = kvt_fault_luck(faults, faults->deviation_count - 1);
     faults->open[replica]++;
     faults->results[strike].activated = true;
     return d;
@@ -106,8 +108,7 @@ static void preempted(struct kvt_faults *faults, int32_t id, int32_t r)
         struct kvt_deviation *d = &faults->deviations[i];
         if (!d->open || d->reader != r || d->replica != id)
             continue;
-        bool wrong = d->kind != KVT_TAG_FLIPPED && d->kind != KVT_NOTHING_WRONG;
-        if (wrong) {
+        if (kvt_fault_is_wrong(d)) {
             d->kind = KVT_BYTES_COPIED;
             d->owned = d->written = d->expected;
             d->owner_free = false;

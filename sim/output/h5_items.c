@@ -1,10 +1,14 @@
 #include "sim/output/h5_items.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "sim/base/file.h"
 #include "sim/output/h5.h"
+
+#define TEXT_BYTES_MAX ((size_t)1 << 26)
 
 struct writer {
     struct kvt_h5 h5;
@@ -115,4 +119,60 @@ enum kvt_status kvt_h5_items_write(const char *path, const struct kvt_h5_item it
     enum kvt_status status = w.h5.failed ? w.h5.status : kvt_output_commit(&output, err);
     kvt_output_abandon(&output);
     return status;
+}
+
+static char *text_of(hid_t dataset)
+{
+    hid_t type = H5Dget_type(dataset), space = H5Dget_space(dataset);
+    bool fits = type >= 0 && space >= 0 && H5Tget_class(type) == H5T_STRING &&
+                H5Tis_variable_str(type) == 0 && H5Sget_simple_extent_npoints(space) == 1 &&
+                H5Tget_size(type) <= TEXT_BYTES_MAX;
+    char *bytes = fits ? calloc(H5Tget_size(type) + 1, 1) : NULL;
+    if (bytes != NULL && H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes) < 0) {
+        free(bytes);
+        bytes = NULL;
+    }
+    if (space >= 0)
+        H5Sclose(space);
+    if (type >= 0)
+        H5Tclose(type);
+    return bytes;
+}
+
+static char *read_text(const char *path, const char *group, const char *name)
+{
+    char place[256];
+    snprintf(place, sizeof place, "%s/%s", group, name);
+    hid_t file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
+    if (file < 0)
+        return NULL;
+    hid_t dataset = -1;
+    if (H5Lexists(file, group, H5P_DEFAULT) > 0 && H5Lexists(file, place, H5P_DEFAULT) > 0)
+        dataset = H5Dopen2(file, place, H5P_DEFAULT);
+    char *text = dataset >= 0 ? text_of(dataset) : NULL;
+    if (dataset >= 0)
+        H5Dclose(dataset);
+    H5Fclose(file);
+    return text;
+}
+
+enum kvt_status kvt_h5_items_text(const char *path, const char *group, const char *name,
+                                  char **text, struct kvt_err *err)
+{
+    struct stat about;
+    *text = NULL;
+    if (stat(path, &about) != 0 || !S_ISREG(about.st_mode) || about.st_size == 0)
+        return KVT_OK;
+    H5E_auto2_t printer;
+    void *printer_context;
+    H5Eget_auto2(H5E_DEFAULT, &printer, &printer_context);
+    H5Eset_auto2(H5E_DEFAULT, NULL, NULL); /* a file of another kind is no news for stderr */
+    *text = H5Fis_hdf5(path) > 0 ? read_text(path, group, name) : NULL;
+    H5Eset_auto2(H5E_DEFAULT, printer, printer_context);
+    if (*text != NULL)
+        return KVT_OK;
+    return kvt_err_at(err, KVT_ECONFIG, (struct kvt_where){.file = path},
+                      "there is a file of another kind, without %s/%s; remove it, or name another "
+                      "output",
+                      group, name);
 }

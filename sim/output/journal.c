@@ -64,9 +64,8 @@ static enum kvt_status write_all(int file, const char *path, const void *bytes, 
     return KVT_OK;
 }
 
-/* Say in which line the identities differ. */
-static enum kvt_status refuse(const char *path, const char *found, const char *wanted,
-                              struct kvt_err *err)
+enum kvt_status kvt_journal_refuse(const char *path, const char *found, const char *wanted,
+                                   struct kvt_err *err)
 {
     size_t line = 0;
     for (size_t i = 0; found[i] == wanted[i] && found[i] != '\0'; i++)
@@ -118,7 +117,7 @@ static enum kvt_status walk(int file, const char *path, const char *identity,
     while (got == (ssize_t)sizeof magic && status == KVT_OK &&
            next_block(file, &head, &contents, &room, &full)) {
         if (head.key == IDENTITY_KEY && strcmp(contents, identity) != 0)
-            status = refuse(path, contents, identity, err);
+            status = kvt_journal_refuse(path, contents, identity, err);
         else if (head.key != IDENTITY_KEY && each != NULL)
             status = each(context, head.key, contents, head.bytes, err);
         *end = lseek(file, 0, SEEK_CUR);

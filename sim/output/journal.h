@@ -32,6 +32,10 @@ struct kvt_journal {
 typedef enum kvt_status kvt_journal_reader(void *context, int64_t key, const void *bytes,
                                            size_t count, struct kvt_err *err);
 
+/* KVT_ECONFIG that says in which line the identity found at path differs from the one wanted. */
+enum kvt_status kvt_journal_refuse(const char *path, const char *found, const char *wanted,
+                                   struct kvt_err *err);
+
 /* Open the journal at path for appending, making it when it is not there; each, which may be NULL,
  * is told of what it holds. KVT_ECONFIG for another job's or what is no journal, KVT_EIO when it
  * cannot be written or another process writes it. */

@@ -180,8 +180,10 @@ static struct kvt_clean run_clean(struct work *work, struct kvt_cell *cell)
                               .false_aborts = simulation->faults->results[0].false_aborts,
                               .unfinished = core->live};
     kvt_core_audit(core);
-    for (int32_t i = 0; i < core->replica_count; i++)
+    for (int32_t i = 0; i < core->replica_count; i++) {
         clean.pages_left += core->replicas[i].pages.held;
+        clean.fenced_page_s += core->replicas[i].fenced_page_s;
+    }
     int64_t counted = 0;
     double sum = 0;
     kvt_ticks last = 0;

@@ -29,8 +29,9 @@ struct kvt_clean {
     int64_t requests;   /* that completed */
     double mean_tpot_s; /* of those with two tokens at least */
     int64_t false_aborts, pages_left,
-        unfinished;      /* hits of guards; pages and requests at its end */
-    int64_t guard_bytes; /* per GPU of the decode or serve role, beside the pages */
+        unfinished;       /* hits of guards; pages and requests at its end */
+    int64_t guard_bytes;  /* per GPU of the decode or serve role, beside the pages */
+    double fenced_page_s; /* pages that only a fence held, by seconds: every free waits for it */
 };
 
 struct kvt_cell {

@@ -15,6 +15,8 @@ struct draw {
     struct kvt_strike *strikes;
     int32_t count;
     double log_weight, mean; /* mean: strikes without inflation */
+    double hazard;           /* H of fault_rates.h, so far */
+    double skip;             /* hazard up to the first strike; < 0: it fell, or any may */
     double from, until;      /* s */
 };
 
@@ -87,7 +89,8 @@ static enum kvt_status check_share(const struct draw *draw, const struct kvt_con
 /* ---- drawing ------------------------------------------------------------------------------ */
 
 static enum kvt_status add(struct draw *draw, const struct kvt_config_rate *row, int32_t variant,
-                           double at, int32_t replica, int32_t request, struct kvt_err *err)
+                           double at, int32_t replica, int32_t request, struct kvt_stream *stream,
+                           struct kvt_err *err)
 {
     const struct kvt_fault_variant_info *info = &kvt_fault_variants[variant];
     if (draw->count == KVT_STRIKES_MAX)
@@ -103,6 +106,11 @@ static enum kvt_status add(struct draw *draw, const struct kvt_config_rate *row,
         .amount = row->amount < 0 ? info->amount : row->amount,
         .delay = kvt_ticks_from_seconds(row->delay < 0 ? info->delay_s : row->delay),
     };
+    if (row->exponential) {
+        strike.mean = strike.delay;
+        double mean = kvt_seconds_from_ticks(strike.mean);
+        strike.delay = kvt_ticks_from_seconds(-log1p(-kvt_stream_unit(stream)) * mean);
+    }
     if (variant == KVT_STRIKE_NODE_CRASH) /* a node that is down does not go down */
         for (int32_t i = 0; i < draw->count; i++) {
             const struct kvt_strike *s = &draw->strikes[i];
@@ -140,6 +148,16 @@ static double parts_of(const struct draw *draw, int32_t row, const struct kvt_co
     return sum;
 }
 
+/* Whether nothing falls in the next part, of this hazard, for the first strike lies behind it. */
+static bool is_before_first(struct draw *draw, double hazard)
+{
+    draw->hazard += hazard;
+    if (draw->skip < hazard)
+        return false;
+    draw->skip -= hazard;
+    return true;
+}
+
 static enum kvt_status draw_process(struct draw *draw, int32_t row,
                                     const struct kvt_config_rate *rate, int32_t variant,
                                     struct kvt_err *err)
@@ -157,15 +175,16 @@ static enum kvt_status draw_process(struct draw *draw, int32_t row,
         struct kvt_stream stream = stream_of(draw, row, false, id);
         draw->mean += per_s * span;
         draw->log_weight += (inflated - per_s) * span;
-        if (inflated <= 0)
-            continue;
-        double at = draw->from;
-        for (;;) {
-            at += -log1p(-kvt_stream_unit(&stream)) / inflated;
-            if (at >= draw->until)
+        double until = is_before_first(draw, per_s * span) ? draw->from : draw->until;
+        double at = draw->from, first = draw->skip;
+        while (inflated > 0 && until > at) {
+            at += (first >= 0 ? first : -log1p(-kvt_stream_unit(&stream))) / inflated;
+            first = -1;
+            if (at >= until)
                 break;
+            draw->skip = -1;
             draw->log_weight -= log(draw->inflate);
-            KVT_TRY(add(draw, rate, variant, at, id, KVT_NONE, err));
+            KVT_TRY(add(draw, rate, variant, at, id, KVT_NONE, &stream, err));
         }
     }
     return KVT_OK;
@@ -185,8 +204,14 @@ static enum kvt_status draw_shares(struct draw *draw, int32_t row,
             continue;
         struct kvt_stream stream = stream_of(draw, row, false, r);
         draw->mean += p;
-        if (p > 0 && kvt_bias_event(&stream, p, biased, &draw->log_weight))
-            KVT_TRY(add(draw, rate, variant, at, KVT_NONE, r, err));
+        bool falls = draw->skip >= 0;
+        if (is_before_first(draw, -log1p(-p)))
+            continue;
+        if (!falls && p > 0)
+            falls = kvt_bias_event(&stream, p, biased, &draw->log_weight);
+        draw->skip = -1;
+        if (falls)
+            KVT_TRY(add(draw, rate, variant, at, KVT_NONE, r, &stream, err));
     }
     return KVT_OK;
 }
@@ -215,12 +240,17 @@ static enum kvt_status draw_row(struct draw *draw, int32_t row, struct kvt_err *
 }
 
 static enum kvt_status draw_all(const struct kvt_simulation *base, uint64_t seed, double inflate,
-                                struct kvt_strike strikes[], struct draw *draw, struct kvt_err *err)
+                                double skip, struct kvt_strike strikes[], struct draw *draw,
+                                struct kvt_err *err)
 {
     const struct kvt_config *config = base->config;
     const struct kvt_trace *trace = &base->trace;
-    *draw = (struct draw){
-        .base = base, .config = config, .seed = seed, .inflate = inflate, .strikes = strikes};
+    *draw = (struct draw){.base = base,
+                          .config = config,
+                          .seed = seed,
+                          .inflate = inflate,
+                          .strikes = strikes,
+                          .skip = skip};
     draw->from = config->faults.from;
     draw->until = config->faults.until >= 0 ? config->faults.until
                   : config->run.until >= 0  ? config->run.until
@@ -238,9 +268,28 @@ enum kvt_status kvt_fault_draw_plan(const struct kvt_simulation *base, uint64_t 
                                     double *log_weight, struct kvt_err *err)
 {
     struct draw draw;
-    KVT_TRY(draw_all(base, seed, inflate, strikes, &draw, err));
+    KVT_TRY(draw_all(base, seed, inflate, -1, strikes, &draw, err));
     *count = draw.count;
     *log_weight = draw.log_weight;
+    return KVT_OK;
+}
+
+enum kvt_status kvt_fault_draw_struck_plan(const struct kvt_simulation *base, uint64_t seed,
+                                           struct kvt_strike strikes[], int32_t *count,
+                                           double *log_chance, struct kvt_err *err)
+{
+    struct draw draw;
+    KVT_TRY(draw_all(base, seed, 1, HUGE_VAL, strikes, &draw, err));
+    double chance = -expm1(-draw.hazard);
+    if (!(chance > 0))
+        return kvt_err_at(err, KVT_ECONFIG, base->config->faults.where,
+                          "faults: its rates let nothing strike");
+    struct kvt_stream stream;
+    kvt_stream_init(&stream, seed, KVT_PURPOSE_FAULT, UINT64_C(3) << 61);
+    double skip = -log1p(-chance * kvt_stream_unit(&stream));
+    KVT_TRY(draw_all(base, seed, 1, skip, strikes, &draw, err));
+    *count = draw.count;
+    *log_chance = log(chance);
     return KVT_OK;
 }
 
@@ -251,7 +300,7 @@ enum kvt_status kvt_fault_plan_mean(const struct kvt_simulation *base, double *m
     struct kvt_strike *strikes = malloc(KVT_STRIKES_MAX * sizeof *strikes);
     if (strikes == NULL)
         return kvt_err_set(err, KVT_ENOMEM, "no memory for %d strikes", KVT_STRIKES_MAX);
-    enum kvt_status status = draw_all(base, base->config->run.seed, 1, strikes, &draw, err);
+    enum kvt_status status = draw_all(base, base->config->run.seed, 1, -1, strikes, &draw, err);
     *mean = draw.mean;
     free(strikes);
     return status;

@@ -15,6 +15,9 @@
  *       the event of its own that the variant waits for
  *   abort      the same for each request whose client may go away (workload.aborts)
  *
+ * With `exponential` the delay of each strike is drawn as well, from the same stream after its
+ * place.
+ *
  * Importance sampling: `inflate` draws shares at min(0.5, share * inflate) and rates per time at
  * rate * inflate, and the weight of the plan is the ratio of its densities.
  */
@@ -30,6 +33,15 @@
 enum kvt_status kvt_fault_draw_plan(const struct kvt_simulation *base, uint64_t seed,
                                     double inflate, struct kvt_strike strikes[], int32_t *count,
                                     double *log_weight, struct kvt_err *err);
+
+/* The same given that at least one strike falls, whose chance *log_chance is the logarithm of: 1 -
+ * exp(-H), where H adds up rate times span of each process and -log(1 - p) of each share. Its first
+ * strike is where a process of rate 1 that runs through all of them in turn has its first event,
+ * which is drawn given that it lies before H; what comes after is drawn as ever. KVT_ECONFIG as
+ * well when nothing can strike. */
+enum kvt_status kvt_fault_draw_struck_plan(const struct kvt_simulation *base, uint64_t seed,
+                                           struct kvt_strike strikes[], int32_t *count,
+                                           double *log_chance, struct kvt_err *err);
 
 /* How many strikes the rates draw for a run on average. */
 enum kvt_status kvt_fault_plan_mean(const struct kvt_simulation *base, double *mean,

@@ -96,7 +96,7 @@ static enum kvt_status role_init(struct kvt_fleet *fleet, struct kvt_arena *aren
                           "want a GPU with known rates, got \"%s\", of which only the memory is "
                           "known: it has a capacity but no speed",
                           r->plan.gpu.name);
-    KVT_TRY(kvt_price_init(&r->price, config, role, &r->plan, talk, err));
+    KVT_TRY(kvt_price_init(&r->price, config, role, &r->plan, load->mean_output, talk, err));
     KVT_TRY(kvt_price_freeze(&r->price, &r->plan, arena, r->replica.max_running, r->replica.overlap,
                              NULL, &r->costs, err));
     r->replica.window = r->costs.window;

@@ -33,8 +33,9 @@ struct kvt_fleet {
 /* What a load needs of a fleet: bounds of batches and whether prompts have hashes. */
 struct kvt_fleet_load {
     int64_t requests;
-    bool hashed; /* prompts carry hashes: a prefix cache can do something */
-    bool named;  /* pages must have names: a log, guards, faults */
+    double mean_output; /* tokens: steps of a request; 0: unknown, and checks made once are free */
+    bool hashed;        /* prompts carry hashes: a prefix cache can do something */
+    bool named;         /* pages must have names: a log, guards, faults */
 };
 
 /* Resolve a config whose domains are all chosen. Tables come from arena; talk gets warnings of the

@@ -49,10 +49,11 @@ static double looks_of(const struct kvt_config_guard *guard)
     return 0;
 }
 
-static struct kvt_step_guards guards_of(const struct kvt_config_guard *guard)
+static struct kvt_step_guards guards_of(const struct kvt_config_guard *guard, double mean_output)
 {
     return (struct kvt_step_guards){
         .tag_looks = looks_of(guard),
+        .once = guard->check == KVT_CHECK_ONCE ? mean_output : 0,
         .tag_inband = guard->on[KVT_GUARD_TAG_INBAND],
         .tag_tail = guard->check == KVT_CHECK_BEFORE_WRITE,
         .digest = guard->on[KVT_GUARD_DIGEST],
@@ -64,17 +65,17 @@ static struct kvt_step_guards guards_of(const struct kvt_config_guard *guard)
 }
 
 static struct kvt_step_shape shape_of(const struct kvt_config *config, enum kvt_role role,
-                                      const struct kvt_role_memory *plan)
+                                      const struct kvt_role_memory *plan, double mean_output)
 {
     const struct kvt_config_guard *guard = &config->roles[role].guard;
     bool tagged = guard->on[KVT_GUARD_TAG_SIDE] || guard->on[KVT_GUARD_TAG_INBAND];
-    bool each_step = tagged && guard->check != KVT_CHECK_ONCE;
+    bool looks = tagged && (guard->check != KVT_CHECK_ONCE || mean_output > 0);
     return (struct kvt_step_shape){
         .engine = config->engine,
         .kv = plan->memory.kv,
         .layout = plan->want.layout,
-        .tag_page_tokens = each_step ? (int32_t)plan->memory.page_tokens : 0,
-        .guards = guards_of(guard),
+        .tag_page_tokens = looks ? (int32_t)plan->memory.page_tokens : 0,
+        .guards = guards_of(guard, mean_output),
         .skew = -1,
         .host_floor = config->roles[role].scheduler.host_floor,
         .moe_a2a = config->roles[role].parallel.moe_a2a,
@@ -91,10 +92,10 @@ static void add_host_time(struct kvt_costs *costs)
 }
 
 enum kvt_status kvt_price_init(struct kvt_price *price, const struct kvt_config *config,
-                               enum kvt_role role, const struct kvt_role_memory *plan, FILE *talk,
-                               struct kvt_err *err)
+                               enum kvt_role role, const struct kvt_role_memory *plan,
+                               double mean_output, FILE *talk, struct kvt_err *err)
 {
-    price->shape = shape_of(config, role, plan);
+    price->shape = shape_of(config, role, plan, mean_output);
     KVT_TRY(load_calibration(config, role, plan, talk, &price->calibration, err));
     if (talk != NULL && plan->want.draft_tokens > 0)
         fprintf(talk,
@@ -138,7 +139,8 @@ enum kvt_status kvt_price_explain(const struct kvt_config *config, enum kvt_role
         kvt_calibration_release(&calibration);
         return kvt_err_set(err, KVT_ENOMEM, "no memory for a list of kernels");
     }
-    struct kvt_step_shape shape = shape_of(config, role, plan);
+    /* As if one of the requests took its first step. */
+    struct kvt_step_shape shape = shape_of(config, role, plan, (double)what->decodes);
     double window = kvt_step_window(&plan->model), context = (double)what->context;
     double prompt = (double)what->prompt;
     struct kvt_step_work work = {

@@ -20,10 +20,11 @@ struct kvt_price {
     struct kvt_step_shape shape;
 };
 
-/* Load the calibration that the config names for this GPU, else the shipped one of the engine. */
+/* Load the calibration that the config names for this GPU, else the shipped one of the engine.
+ * mean_output: tokens, over which a check that is made once for a request is spread; 0: unknown. */
 enum kvt_status kvt_price_init(struct kvt_price *price, const struct kvt_config *config,
-                               enum kvt_role role, const struct kvt_role_memory *plan, FILE *talk,
-                               struct kvt_err *err);
+                               enum kvt_role role, const struct kvt_role_memory *plan,
+                               double mean_output, FILE *talk, struct kvt_err *err);
 void kvt_price_release(struct kvt_price *price);
 
 /* Freeze the step times of a role for decode batches up to batch_max. The host's time per step is

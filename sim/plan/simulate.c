@@ -12,7 +12,6 @@
 #define CLOSED_WAVES    8 /* requests of a closed loop that names none: so many per client */
 #define CLOSED_MAX      (1 << 20)
 #define EVENTS_PER_LOOK 4096 /* between looks at stop and progress */
-#define FAULT_BYTES     (2 << 20)
 #define COSTS_BYTES     (64 << 20)
 
 double kvt_wall_seconds(void)
@@ -160,7 +159,11 @@ static enum kvt_status make_fleet(struct kvt_simulation *simulation,
                                   const struct kvt_simulate_options *options, struct kvt_err *err)
 {
     const struct kvt_trace *trace = &simulation->trace;
+    double tokens = 0;
+    for (int32_t r = 0; r < trace->count; r++)
+        tokens += trace->output[r];
     struct kvt_fleet_load load = {.requests = trace->count,
+                                  .mean_output = trace->count > 0 ? tokens / trace->count : 0,
                                   .hashed = trace->hash_begin != NULL,
                                   .named = options->named || options->strikes != NULL};
     return kvt_fleet_init(simulation->fleet, &simulation->costs_arena, simulation->config, &load,
@@ -224,9 +227,10 @@ static enum kvt_status setup(struct kvt_simulation *simulation, const struct kvt
     struct kvt_des_spec spec = spec_of(simulation, options);
     size_t bytes = kvt_des_bytes(&spec) + (size_t)simulation->trace.count * 24 + (1 << 20);
     if (options->strikes != NULL)
-        bytes +=
-            FAULT_BYTES + (size_t)options->strike_count * 256 +
-            (size_t)kvt_faults_deviations(options->strike_count) * sizeof(struct kvt_deviation);
+        bytes += kvt_faults_bytes(options->strike_count, simulation->trace.count,
+                                  kvt_config_replicas(simulation->config)) +
+                 sizeof *simulation->faults +
+                 (size_t)options->strike_count * sizeof *simulation->strikes + 1024;
     KVT_TRY(kvt_arena_init(&simulation->arena, bytes, err));
     KVT_TRY(kvt_des_init(&simulation->des, &simulation->arena, &spec, err));
     if (options->tokens) {

@@ -84,13 +84,27 @@ static void give_back(struct kvt_replica *replica, struct kvt_holding *holding)
     holding->fences = fences;
 }
 
+/* So many pages more, or fewer, are held by fences alone. */
+static void count_fenced(const struct kvt_core *core, struct kvt_replica *replica, int32_t pages)
+{
+    double since = kvt_seconds_from_ticks(core->log.now - replica->fenced_at);
+    replica->fenced_page_s += (double)replica->fenced_pages * since;
+    replica->fenced_at = core->log.now;
+    replica->fenced_pages += pages;
+}
+
 void kvt_replica_release(struct kvt_core *core, struct kvt_replica *replica, int32_t r)
 {
     struct kvt_holding *holding = kvt_replica_holding(replica, &core->requests[r]);
+    int32_t own = holding->pages - holding->shared;
     if (holding->fences > 0 && core->requests[r].unfenced != replica->id + 1) {
+        if (!holding->releasing)
+            count_fenced(core, replica, own);
         holding->releasing = true;
         return;
     }
+    if (holding->releasing)
+        count_fenced(core, replica, -own);
     holding->releasing = false;
     kvt_core_note(core, KVT_DECIDE_FREE, r, replica->id, holding->pages);
     give_back(replica, holding);

@@ -12,6 +12,7 @@
 #define KVT_SERVE_REPLICA_H
 
 #include "sim/base/names.h"
+#include "sim/base/ticks.h"
 #include "sim/serve/batch.h"
 #include "sim/serve/pages.h"
 #include "sim/serve/prefix.h"
@@ -79,6 +80,9 @@ struct kvt_replica {
     int64_t load_tokens, load_requests; /* what the router has sent here and not seen end */
     int64_t preemptions;
     int64_t freed_pages;                  /* not zeroed yet */
+    int64_t fenced_pages;                 /* of requests that are gone: held by fences alone */
+    kvt_ticks fenced_at;                  /* the last change of that ... */
+    double fenced_page_s;                 /* ... and its integral up to then */
     int64_t audit;                        /* scratch of kvt_core_validate */
     int64_t cached_tokens, prompt_tokens; /* found in the prefix cache; asked for */
 };
