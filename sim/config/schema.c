@@ -450,8 +450,8 @@ static const struct kvt_rule rate_rules[] = {
         .max = 1e9),
     ROW(REAL, "delay", T, delay, "how long; unset: the variant's default",
         .dimension = KVT_DIMENSION_TIME),
-    ROW(FLAG, "exponential", T, exponential, "the delay is drawn for each strike: exponential, with "
-        "that mean", .standard = "false"),
+    ROW(FLAG, "exponential", T, exponential, "the delay is drawn for each strike: exponential, "
+        "with that mean", .standard = "false"),
     END
 };
 #undef T
