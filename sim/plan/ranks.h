@@ -26,6 +26,7 @@ struct kvt_rank_message {
 /* What kvtwin-mpi.so exports as kvt_ranks_mpi. */
 struct kvt_ranks_plugin {
     bool (*begin)(int32_t *rank, int32_t *count); /* false: MPI does not start */
+    /* bytes may be used again at once; messages to one rank come in the order of sending */
     void (*send)(int32_t to, int32_t tag, const void *bytes, size_t count);
     bool (*probe)(int32_t from, struct kvt_rank_message *message); /* from -1: any. Does not wait */
     void (*receive)(const struct kvt_rank_message *message, void *bytes);

@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <mpi.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "sim/plan/ranks.h"
 
@@ -34,9 +35,35 @@ static bool begin(int32_t *rank, int32_t *count)
     return true;
 }
 
+/* MPI_Send may wait until rank 0 looks for messages. So a message is copied, and only the one that
+ * was sent SLOTS messages ago has to have left. */
+#define SLOTS 32
+
+static struct {
+    MPI_Request request;
+    unsigned char *bytes;
+    size_t room;
+} slots[SLOTS];
+static size_t next_slot;
+
 static void put(int32_t to, int32_t tag, const void *bytes, size_t count)
 {
-    MPI_Send(bytes, count < INT_MAX ? (int)count : INT_MAX, MPI_BYTE, to, tag, MPI_COMM_WORLD);
+    size_t i = next_slot++ % SLOTS;
+    if (slots[i].bytes != NULL)
+        MPI_Wait(&slots[i].request, MPI_STATUS_IGNORE);
+    if (slots[i].room < count + 1) {
+        free(slots[i].bytes);
+        slots[i].bytes = malloc(count + 1);
+        slots[i].room = slots[i].bytes != NULL ? count + 1 : 0;
+    }
+    int length = count < INT_MAX ? (int)count : INT_MAX;
+    if (slots[i].bytes == NULL) {
+        MPI_Send(bytes, length, MPI_BYTE, to, tag, MPI_COMM_WORLD);
+        return;
+    }
+    if (count > 0)
+        memcpy(slots[i].bytes, bytes, count);
+    MPI_Isend(slots[i].bytes, length, MPI_BYTE, to, tag, MPI_COMM_WORLD, &slots[i].request);
 }
 
 static bool probe(int32_t from, struct kvt_rank_message *message)
@@ -61,6 +88,9 @@ static void receive(const struct kvt_rank_message *message, void *bytes)
 
 static void end(void)
 {
+    for (size_t i = 0; i < SLOTS; i++)
+        if (slots[i].bytes != NULL)
+            MPI_Wait(&slots[i].request, MPI_STATUS_IGNORE);
     MPI_Finalize();
 }
 
