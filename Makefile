@@ -112,7 +112,7 @@ CUDA_OBJ  := $(patsubst %.c,$(B)/%.o,$(patsubst %.cu,$(B)/%.cu.o,$(CUDA_SRC)))
 CLI_SRC   := $(wildcard cli/*.c)
 BENCH_SRC := $(wildcard tests/bench_*.c)
 FUZZERS   := $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
-FUZZ_OBJ  := $(SIM_SRC:%.c=build/fuzz/%.o)
+FUZZ_OBJ  := $(patsubst %.c,build/fuzz/%.o,$(SIM_SRC) cli/table.c cli/server_row.c cli/server_load.c tests/fuzz/place.c)
 TEST_SRC  := $(filter-out $(BENCH_SRC) tests/digests.c tests/swarm.c,$(wildcard tests/*.c))
 HEADERS   := $(filter-out $(OTHER_ISA),$(foreach d,$(SIM_DIRS:%=sim/%) $(REAL_DIRS) cli tests,$(wildcard $(d)/*.h)))
 LIB_OBJ   := $(patsubst %.c,$(B)/%.o,$(SIM_SRC) $(REAL_SRC) $(filter-out cli/main.c,$(CLI_SRC)))
@@ -230,7 +230,7 @@ bench: all $(BENCHES) ## speed: machine, commit, command, figures
 perf-gate: all ## instructions of six fixed runs: none may grow by more than 3 % (RENEW=renew: count anew)
 	$(Q)tests/perf/gate.sh build/kvtwin $(RENEW)
 
-fuzz: $(FUZZERS) ## each parser against random bytes, TIME seconds each
+fuzz: $(FUZZERS) ## each parser and small whole runs against random bytes, TIME seconds each
 	@scripts/fuzz.sh $(TIME) $(FUZZERS)
 
 coverage: ## lines that the quick tests run, file by file
@@ -384,11 +384,11 @@ $(B)/%.o: %.c Makefile | bootstrap
 	$(Q)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(if $(filter $(HOT),$*.o),$(LTO)) $(call isa,$*) $(call CUDA_CPP,$*) -MMD -MP -c -o $@ $<
 
 FUZZ := clang $(OPENMP) -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=all
-build/fuzz/fuzz_%: tests/fuzz/fuzz_%.c build/fuzz/sim.a
+build/fuzz/fuzz_%: tests/fuzz/fuzz_%.c build/fuzz/lib.a
 	$(call say,FUZZ)
 	$(Q)$(FUZZ) $(ALL_CPPFLAGS) -fsanitize=fuzzer -o $@ $^ $(LIBS)
 
-build/fuzz/sim.a: $(FUZZ_OBJ)
+build/fuzz/lib.a: $(FUZZ_OBJ)
 	@rm -f $@
 	$(Q)ar rcs $@ $^
 

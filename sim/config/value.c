@@ -334,17 +334,7 @@ void kvt_text_print(const char *text, FILE *out)
         fputs(text, out);
         return;
     }
-    fputc('"', out);
-    for (const char *p = text; *p != '\0'; p++) {
-        unsigned char byte = (unsigned char)*p;
-        if (byte == '"' || byte == '\\')
-            fprintf(out, "\\%c", byte);
-        else if (byte < 0x20 || byte == 0x7f)
-            fprintf(out, "\\x%02x", byte);
-        else
-            fputc(byte, out);
-    }
-    fputc('"', out);
+    kvt_yaml_print_quoted(text, out);
 }
 
 void kvt_yaml_print(const struct kvt_yaml *node, FILE *out)

@@ -121,6 +121,47 @@ const char *kvt_yaml_quote(const char *text, char out[KVT_QUOTE_BYTES])
     return out;
 }
 
+/* The code point that *text begins with, and past it. A byte that begins none stands for itself. */
+static uint32_t next_point(const char **text)
+{
+    const unsigned char *at = (const unsigned char *)*text;
+    int more = at[0] >= 0xf0 ? 3 : at[0] >= 0xe0 ? 2 : at[0] >= 0xc0 ? 1 : 0;
+    uint32_t point = more == 0 ? at[0] : at[0] & (0x3fU >> more);
+    for (int i = 1; i <= more; i++) {
+        if ((at[i] & 0xc0) != 0x80) {
+            (*text)++;
+            return at[0];
+        }
+        point = point << 6 | (at[i] & 0x3fU);
+    }
+    *text += 1 + more;
+    return point;
+}
+
+/* Not allowed in YAML as it stands, or folded into a space: controls, line ends, byte order marks.
+ */
+static bool must_escape(uint32_t point)
+{
+    return point < 0x20 || (point >= 0x7f && point < 0xa0) || point == 0x2028 || point == 0x2029 ||
+           point == 0xfeff || point == 0xfffe || point == 0xffff;
+}
+
+void kvt_yaml_print_quoted(const char *text, FILE *out)
+{
+    fputc('"', out);
+    while (*text != '\0') {
+        const char *from = text;
+        uint32_t point = next_point(&text);
+        if (point == '"' || point == '\\')
+            fprintf(out, "\\%c", (char)point);
+        else if (must_escape(point))
+            fprintf(out, point < 0x100 ? "\\x%02x" : "\\u%04x", point);
+        else
+            fwrite(from, 1, (size_t)(text - from), out);
+    }
+    fputc('"', out);
+}
+
 const char *kvt_yaml_describe(const struct kvt_yaml *node, char out[KVT_QUOTE_BYTES])
 {
     char quote[KVT_QUOTE_BYTES];

@@ -16,6 +16,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdint.h>
 
 #include "sim/base/arena.h"
@@ -65,6 +66,9 @@ bool kvt_yaml_is_null(const struct kvt_yaml *node);
 
 /* text for a message: at most 80 characters and "...", control characters replaced. Returns out. */
 const char *kvt_yaml_quote(const char *text, char out[KVT_QUOTE_BYTES]);
+
+/* Text in double quotes, which read back as the same text whatever is in it. */
+void kvt_yaml_print_quoted(const char *text, FILE *out);
 
 /* What a node is, for "got ...": "\"fp9\"", a list, a mapping, nothing. Returns out. */
 const char *kvt_yaml_describe(const struct kvt_yaml *node, char out[KVT_QUOTE_BYTES]);

@@ -420,30 +420,18 @@ static void print_group(FILE *file, const struct kvt_layer_group *group,
     }
 }
 
-/* Text between double quotes, as YAML reads it back. */
-static void print_quoted(FILE *file, const char *text)
-{
-    fputc('"', file);
-    for (; *text != '\0'; text++) {
-        if (*text == '"' || *text == '\\')
-            fputc('\\', file);
-        fputc((unsigned char)*text < ' ' ? ' ' : *text, file);
-    }
-    fputc('"', file);
-}
-
 static void print_head(FILE *file, const struct kvt_model *model)
 {
     fputs("name: ", file);
-    print_quoted(file, model->name);
+    kvt_yaml_print_quoted(model->name, file);
     if (model->alias_count > 0)
         fputs("\naliases:", file);
     for (int32_t i = 0; i < model->alias_count; i++) {
         fputs("\n  - ", file);
-        print_quoted(file, model->aliases[i]);
+        kvt_yaml_print_quoted(model->aliases[i], file);
     }
     fputs("\nsource: ", file);
-    print_quoted(file, model->source);
+    kvt_yaml_print_quoted(model->source, file);
     fputc('\n', file);
     print_fields(file, model_fields, COUNT_OF(model_fields), model, "");
     fprintf(file, "checkpoint:\n  weights: %s\n  head: %s\n",

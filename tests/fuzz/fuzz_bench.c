@@ -1,5 +1,5 @@
-/* Any bytes as the result file of a benchmark client: runs that keep what the header promises, or a
- * message with the file's name and no memory. */
+/* Any bytes as the result file of a benchmark client: runs that keep what the header promises, each
+ * with the load that it makes, or a message with the file's name and no memory. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -7,8 +7,33 @@
 
 #include "sim/base/assert.h"
 #include "sim/output/bench_result.h"
+#include "sim/plan/bench_load.h"
+
+#define REQUESTS_MAX 1000
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
+
+static void load_check(const struct kvt_bench_run *run)
+{
+    static struct kvt_config config;
+    struct kvt_trace trace;
+    struct kvt_err err = {0};
+    if (run->detailed > REQUESTS_MAX || (run->detailed == 0 && run->completed > REQUESTS_MAX))
+        return;
+    memset(&config, 0, sizeof config);
+    if (kvt_bench_load(&trace, &config, run, &err) != KVT_OK) {
+        kvt_assert(err.count >= 1);
+        return;
+    }
+    int64_t input = 0;
+    for (int32_t i = 0; i < trace.count; i++) {
+        kvt_assert(trace.input[i] >= 1 && trace.output[i] >= 0);
+        kvt_assert(i == 0 || trace.arrival[i] >= trace.arrival[i - 1]);
+        input += trace.input[i];
+    }
+    kvt_assert(run->detailed > 0 || input == run->input_tokens);
+    kvt_trace_release(&trace);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {
@@ -29,6 +54,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
             const struct kvt_bench_run *run = &file.runs[i];
             kvt_assert(run->completed >= 1 && run->rate >= 0.0 && run->concurrency >= 0);
             kvt_assert(run->input_tokens >= run->completed);
+            load_check(run);
             for (int32_t k = 0; k < run->detailed; k++) {
                 kvt_assert(run->input[k] >= 1 && run->output[k] >= 1);
                 kvt_assert(run->start == NULL || k == 0 || run->start[k] >= run->start[k - 1]);

@@ -15,9 +15,13 @@
 
 #include "sim/base/file.h"
 
-#define TARGETS(X) X(config) X(trace) X(table) X(model) X(bench) X(run)
-#define FILES_MAX  1000
-#define BYTES_MAX  (1 << 20)
+/* clang-format off */
+#define TARGETS(X)                                                      \
+    X(config) X(points) X(simulate) X(trace) X(table) X(calibration)    \
+    X(model) X(gpu) X(bench) X(server) X(run) X(pairs) X(journal)
+/* clang-format on */
+#define FILES_MAX 1000
+#define BYTES_MAX (1 << 20)
 
 #define X(name) int fuzz_##name(const uint8_t *bytes, size_t count);
 TARGETS(X)
