@@ -4,6 +4,8 @@
     X(base) \
     X(pages)            \
     X(prefix)           \
+    X(tiny_pools)       \
+    X(tiny_fleets)      \
     X(batch)            \
     X(policy)           \
     X(handoff)          \
@@ -11,6 +13,7 @@
     X(link)             \
     X(queueing)         \
     X(des)              \
+    X(tiny_worlds)      \
     X(config)           \
     X(config_errors)    \
     X(model)            \
