@@ -16,8 +16,8 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "sim/base/arena.h"
 #include "sim/base/status.h"
