@@ -1,12 +1,15 @@
 /*
- * Every order in which things can happen to three requests on fleets of four pages.
+ * Every order in which things can happen to three requests on fleets of four
+ * pages.
  *
- * A happening is what a driver tells the core: an arrival, a plan, the end of a step or of a
- * transfer, an acknowledgement, a client that goes away. As a driver does, a replica plans only
- * when it is awake. All sequences of STEPS happenings are walked as a tree; after each of them
- * every invariant holds, each page has one owner and never grows younger, and a core whose pools
- * only count has decided the same. From where a sequence ends the fleet runs on until nothing is
- * left to do: then every request must be gone and every page back.
+ * A happening is what a driver tells the core: an arrival, a plan, the end of a
+ * step or of a transfer, an acknowledgement, a client that goes away. As a
+ * driver does, a replica plans only when it is awake, and must be awake when
+ * there is something to do. All sequences of STEPS happenings are walked as a
+ * tree; after each of them every invariant holds, each page has one owner and
+ * never grows younger, and a core whose pools only count has decided the same.
+ * From where a sequence ends the fleet runs on until nothing is left to do:
+ * then every request must be gone and every page back.
  */
 #include <stdio.h>
 #include <string.h>
@@ -72,7 +75,8 @@ static void put_back(int depth)
         memcpy(arenas[c].base, now.arena[c], arenas[c].used);
 }
 
-/* ---- what must hold ----------------------------------------------------------------------- */
+/* ---- what must hold
+ * ----------------------------------------------------------------------- */
 
 static void must(bool holds, const char *what)
 {
@@ -132,7 +136,24 @@ static void look_at_ages(const struct state *before)
     }
 }
 
-/* ---- what can happen ---------------------------------------------------------------------- */
+/* A replica that sleeps has nothing to do: were it asked, nothing would be
+ * decided. */
+static void look_for_lost_wakes(void)
+{
+    for (int32_t id = 0; id < now.core[NAMED].replica_count; id++) {
+        if (now.awake[id] || now.core[NAMED].replicas[id].in_flight > 0)
+            continue;
+        uint64_t digest = now.core[NAMED].log.digest;
+        save(STEPS_MAX);
+        now.core[NAMED].replicas[id].blocked = false;
+        must(kvt_core_plan(&now.core[NAMED], id) == NULL && now.core[NAMED].log.digest == digest,
+             "a replica sleeps that has something to do");
+        put_back(STEPS_MAX);
+    }
+}
+
+/* ---- what can happen
+ * ---------------------------------------------------------------------- */
 
 static void carry_out(void)
 {
@@ -224,7 +245,8 @@ static void happen(int what)
     look();
 }
 
-/* Everything that is under way goes on to its end, and nobody goes away any more. */
+/* Everything that is under way goes on to its end, and nobody goes away any
+ * more. */
 static void run_on(void)
 {
     int happened = 0;
@@ -246,9 +268,14 @@ static void run_on(void)
         seen.evicted += core->replicas[id].prefix.evicted;
     for (int32_t id = 0; id < core->replica_count; id++)
         must(core->replicas[id].pages.held == 0, "a page is held for ever");
+    for (int32_t id = 0; id < core->replica_count; id++)
+        must(core->replicas[id].expected + core->replicas[id].load_requests == 0,
+             "a replica waits for who is gone");
 }
 
-/* ---- the tree ----------------------------------------------------------------------------- */
+/* ---- the tree
+ * -----------------------------------------------------------------------------
+ */
 
 static void tell_wrong(const int what[], int depth)
 {
@@ -275,6 +302,7 @@ static int64_t walk(int steps)
         if (can_happen(what[depth])) {
             happen(what[depth]);
             look_at_ages(&saved[depth]);
+            look_for_lost_wakes();
             if (depth + 1 == steps) {
                 ends++;
                 run_on();
