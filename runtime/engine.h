@@ -81,7 +81,21 @@ struct kvt_found_page {             /* by a guard that aborts */
 };
 
 struct kvt_planned;
+struct kvt_planned_op;
 struct kvt_saved;
+
+/* Who changes and follows what runs (strike.h); NULL: nobody. */
+struct kvt_runtime_hooks {
+    void *context;
+    /* The rows of a step before it runs, to be changed. */
+    void (*adjust)(void *context, int32_t replica, const struct kvt_planned *plan,
+                   struct kvt_rows *rows);
+    /* A step ran; what later plans do to its pages comes after. */
+    void (*ran)(void *context, int32_t replica);
+    /* A page was handed out; or pages of a retracted request are about to be saved, from others if
+     * its list is changed; or they were restored. */
+    void (*moves)(void *context, int32_t replica, const struct kvt_planned_op *op, int32_t *pages);
+};
 
 struct kvt_page_moves {       /* the pages of a hand-off, in memory */
     struct kvt_mirror mirror; /* has all arrays below, of table_max */
@@ -126,10 +140,7 @@ struct kvt_runtime {
     struct kvt_runtime_counts counts;
     void (*record)(void *context, const struct kvt_step_record *record); /* NULL: none */
     void *context;
-    /* Change the rows of a step before it runs (strike.h); NULL. */
-    void (*adjust)(void *context, int32_t replica, const struct kvt_planned *plan,
-                   struct kvt_rows *rows);
-    void *adjust_context;
+    struct kvt_runtime_hooks hooks;
     struct kvt_err failure; /* the first; later steps do nothing */
 };
 
@@ -149,6 +160,10 @@ void kvt_runtime_release(struct kvt_runtime *engine);
 
 /* The driver called the core (struct kvt_des_tap). */
 void kvt_runtime_tell(struct kvt_runtime *engine, enum kvt_call call, int32_t id);
+
+/* Do to pages what the plan of a replica's oldest step does, before it runs: else kvt_runtime_run
+ * does. */
+void kvt_runtime_settle(struct kvt_runtime *engine, int32_t replica);
 
 /* Run the oldest planned step of a replica: seconds of wall time, of one repeat. */
 double kvt_runtime_run(struct kvt_runtime *engine, int32_t replica);

@@ -87,6 +87,15 @@ static void restore(struct kvt_runtime *engine, struct kvt_real_replica *replica
     engine->counts.restored_bytes += (int64_t)((size_t)pages * layers * page);
 }
 
+static void tell_moves(struct kvt_runtime *engine, const struct kvt_real_replica *replica,
+                       struct kvt_planned *plan, const struct kvt_planned_op *op)
+{
+    const struct kvt_runtime_hooks *hooks = &engine->hooks;
+    if (hooks->moves != NULL)
+        hooks->moves(hooks->context, (int32_t)(replica - engine->replicas), op,
+                     plan->op_pages + op->at);
+}
+
 /* Seconds. */
 static double carry_out(struct kvt_runtime *engine, struct kvt_real_replica *replica,
                         struct kvt_planned *plan)
@@ -96,12 +105,16 @@ static double carry_out(struct kvt_runtime *engine, struct kvt_real_replica *rep
     double start = kvt_device_now();
     for (int32_t i = 0; i < plan->op_count; i++) {
         const struct kvt_planned_op *op = &plan->ops[i];
+        if (op->kind == KVT_OP_SAVE)
+            tell_moves(engine, replica, plan, op);
         if (op->kind == KVT_OP_OWN)
             set_tag(replica, kvt_pool_page(op->page), &op->tag, NULL);
         else if (op->kind == KVT_OP_SAVE)
             save(engine, replica, plan, op);
         else
             restore(engine, replica, plan, op);
+        if (op->kind != KVT_OP_SAVE)
+            tell_moves(engine, replica, plan, op);
     }
     plan->op_count = plan->op_page_count = 0;
     wait(engine, replica);
@@ -246,8 +259,9 @@ static void write_rows(struct kvt_runtime *engine, struct kvt_real_replica *repl
             rows->output_row[rows->outputs++] = n - 1;
     }
     rows->rows = n;
-    if (engine->adjust != NULL)
-        engine->adjust(engine->adjust_context, (int32_t)(replica - engine->replicas), plan, rows);
+    const struct kvt_runtime_hooks *hooks = &engine->hooks;
+    if (hooks->adjust != NULL)
+        hooks->adjust(hooks->context, (int32_t)(replica - engine->replicas), plan, rows);
 }
 
 /* Pages that hold tokens before this step, of every request. */
@@ -334,6 +348,13 @@ static int32_t switches(void)
     return (int32_t)usage.ru_nivcsw;
 }
 
+void kvt_runtime_settle(struct kvt_runtime *engine, int32_t id)
+{
+    struct kvt_real_replica *replica = &engine->replicas[id];
+    kvt_assert(replica->count > 0);
+    replica->moved += carry_out(engine, replica, &replica->planned[replica->first]);
+}
+
 double kvt_runtime_run(struct kvt_runtime *engine, int32_t id)
 {
     struct kvt_real_replica *replica = &engine->replicas[id];
@@ -363,6 +384,8 @@ double kvt_runtime_run(struct kvt_runtime *engine, int32_t id)
     replica->last = replica->first;
     replica->first = (replica->first + 1) % PLANS;
     replica->count--;
+    if (engine->hooks.ran != NULL)
+        engine->hooks.ran(engine->hooks.context, id);
     /* What later plans did to pages may happen now: every step before them has run. */
     for (int32_t i = 0; i <= replica->count; i++)
         replica->moved +=

@@ -35,25 +35,6 @@ static int32_t expressed(const struct kvt_config *config, enum kvt_fault_kind ki
     return -1;
 }
 
-static enum kvt_status check_guards(const struct kvt_config *config, struct kvt_err *err)
-{
-    for (int role = 0; role < KVT_ROLE_COUNT; role++) {
-        const struct kvt_config_role *r = &config->roles[role];
-        const char *what = NULL;
-        if (r->present && r->guard.on[KVT_GUARD_QUARANTINE])
-            what = "quarantine";
-        else if (r->present && r->guard.policy != 0)
-            what = "on_hit other than abort";
-        else if (r->present && r->guard.check == KVT_CHECK_SAMPLED)
-            what = "check sampled";
-        if (what != NULL)
-            return kvt_err_at(err, KVT_ECONFIG, r->where,
-                              "%s: %s cannot be set beside a simulated guard on real memory",
-                              kvt_role_names[role], what);
-    }
-    return KVT_OK;
-}
-
 /* ---- a world: one core, simulated and real ------------------------------------------------ */
 
 struct world {
@@ -153,7 +134,7 @@ static void compare_texts(struct world *world)
         if (simulation->des.core.requests[r].state != KVT_REQUEST_COMPLETED ||
             memcmp(world->clean + from, world->runtime.text + from, tokens * 4) == 0)
             continue;
-        if (world->real.requests[r].exposed)
+        if (world->real.requests[r].read_wrong)
             world->real.result.output_changed = true;
         else
             world->real.result.others_changed = true;
@@ -304,7 +285,6 @@ enum kvt_status kvt_fault_trials_run(struct kvt_config *config,
     struct work work = {.config = config, .want = want, .trials = trials};
     threads = want->backend == KVT_BACKEND_CUDA ? 1 : threads;
     *trials = (struct kvt_fault_trials){0};
-    KVT_TRY(check_guards(config, err));
     omp_set_num_threads(1); /* of kernels: they are small, and trials run side by side */
     enum kvt_status status = prepare(&work, threads, err);
     if (status == KVT_OK) {

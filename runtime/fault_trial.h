@@ -14,9 +14,8 @@
  * seconds of a fleet are longer than a run of this size; variants that kvt_fault_trial_why_not
  * names are replaced by others of their class.
  *
- * Guards: all that prevent, and tag-side, tag-inband, digest and canary, checked once, before-read,
- * before-write or after-step. Not: sampled checks (which step is looked at is the simulation's
- * draw) and quarantine.
+ * Guards: all, with every check and policy. Which page of which step a sampled check looks at is
+ * one draw in both (kvt_faults_sample).
  */
 #ifndef KVT_RUNTIME_FAULT_TRIAL_H
 #define KVT_RUNTIME_FAULT_TRIAL_H
@@ -53,7 +52,6 @@ const char *kvt_fault_trial_why_not(const struct kvt_config *config,
                                     enum kvt_fault_variant variant);
 
 /* The trials of config->faults. config may get a smaller memory.pages (kvt_runtime_init).
- * KVT_ELIMIT when a request is retracted; KVT_ECONFIG for guards that cannot be compared;
  * KVT_EINTR. */
 enum kvt_status kvt_fault_trials_run(struct kvt_config *config,
                                      const struct kvt_fault_trials_want *want,

@@ -25,6 +25,7 @@ struct kvt_entry { /* consecutive rows of one request */
     int32_t request, position, rows;
     int32_t begin, pages; /* in the step's page table */
     bool wanted;          /* the last row's next token */
+    bool stopped;         /* since it was planned: it writes nothing */
 };
 
 struct kvt_planned {

@@ -8,12 +8,13 @@
  *
  *   guards     before a step (or after it) each of its requests is checked: tags in a side array,
  *              which only the allocator writes, by the tag_check kernel; tags and canaries in the
- *              pages' headers, digests of the bytes. A failure aborts the request, as a guard of a
- *              server does.
+ *              pages' headers, digests of the bytes. A failure leaves the action of the guard's
+ *              policy, and the page where quarantine wants it; the driver carries both out.
  *   exposure   after a step ran, the bytes of every token that it covered, in the pages of the
- * table that it used, are folded and set beside what these tokens ought to hold (shadow.h) outcome
- * from what was observed: who was exposed, what was let out afterwards, who was aborted, what is
- * still held or waiting at the end
+ *              table that it used, are folded and set beside what these tokens ought to hold
+ *              (shadow.h)
+ *   outcome    from what was observed: who was exposed, what was let out afterwards, who was
+ *              aborted, what is still held or waiting at the end
  *
  * Time is the simulated one. A step runs when it starts; where a strike touched the memory of its
  * replica meanwhile it runs once more, with the same rows, when it ends: so it has read what was
@@ -23,9 +24,12 @@
  * that of the source page to that of the target page, so that a source page with another's tag
  * gives a wrong one.
  *
- * Limits: a request that is retracted to host memory ends the trial with an error; a page that was
- * given to two is sorted out when the first of them leaves; one strike a run. A node's crash fills
- * its pool with NaN.
+ * A request that is retracted takes along what its table shows, wrong or not; it comes back into
+ * other pages with a tag and a canary that are new, and with digests of what came back. One that is
+ * computed or sent again begins with nothing of the old.
+ *
+ * Limits: a page that was given to two is sorted out when the first of them leaves it; one strike a
+ * run. A node's crash fills its pool with NaN, and so are withheld pages.
  */
 #ifndef KVT_RUNTIME_STRIKE_H
 #define KVT_RUNTIME_STRIKE_H
@@ -57,12 +61,17 @@ struct kvt_real_entry { /* of a page table, changed by a strike */
 };
 
 struct kvt_real_request {
-    bool stopped, exposed, marked, arrived; /* marked: a guard's mark that was left set */
-    bool over_read, wrote;                  /* wrote: behind what was sent */
-    int32_t before;                         /* tokens put out before the first wrong one */
-    int32_t held;                           /* pages from here on have not landed; -1: all have */
+    bool exposed, read_wrong;    /* now; at any time */
+    bool marked, found, arrived; /* marked: a guard's mark that was left set; found: one fired */
+    bool wrote;                  /* behind what was sent */
+    bool recovers;               /* a guard has it computed or sent again */
+    int32_t over_read;           /* replica where it reads its last page to the end; KVT_NONE */
+    int32_t before;              /* tokens put out before the first wrong one */
+    int32_t held;                /* pages from here on have not landed; -1: all have */
     struct kvt_wire wire;
     int32_t chained; /* tokens of its text that are in chain */
+    uint64_t *kept;  /* owned: of a retracted one what its pages ought to hold */
+    int32_t kept_pages;
 };
 
 struct kvt_real_side {                  /* the side array of a replica */
@@ -81,7 +90,9 @@ struct kvt_real_side {                  /* the side array of a replica */
 struct kvt_real_result {
     bool activated, exposed, detected, cross_tenant, crashed;
     enum kvt_fault_outcome outcome;
-    int32_t hit, lost;
+    int32_t hit, lost, saved; /* saved: computed or fetched again */
+    int32_t withheld;         /* pages that were put out of reach */
+    int32_t retracted;        /* requests that came back from host memory, each time */
     int64_t leaked;
     int64_t steps, repeated, tokens_read; /* repeated: ran again at their end */
     bool output_changed;                  /* of an exposed request, or of another */
@@ -106,8 +117,9 @@ struct kvt_real {
     struct kvt_landing cut; /* of the strike; count 0 and no step: none */
     struct kvt_wire late;   /* its bytes */
     struct kvt_source sender;
-    int32_t sender_request, step_request; /* KVT_NONE */
-    uint8_t *row;                         /* owned, a page: the token that lands late is in it */
+    int32_t sender_request, step_request;  /* KVT_NONE */
+    int32_t residue_replica, residue_page; /* to be handed out with old bytes; KVT_NONE */
+    uint8_t *row;                          /* owned, a page: the token that lands late is in it */
     struct kvt_real_result result;
     int32_t skip; /* a planted bug: deeds of this kind (enum kvt_deed_kind) are not done; -1 */
     struct kvt_err failure;
@@ -125,7 +137,12 @@ void kvt_real_tell(void *real, enum kvt_call call, int32_t id, kvt_ticks now);
 /* The run ended: the outcome. */
 void kvt_real_finish(struct kvt_real *real);
 
-/* ---- for the files of this module: strike_look.c, strike_wire.c ------------------------------ */
+/* ---- for the files of this module ------------------------------------------------------------ */
+
+static inline struct kvt_real_replica *kvt_real_replica_of(const struct kvt_real *real, int32_t id)
+{
+    return &real->runtime->replicas[id];
+}
 
 static inline const struct kvt_guards *kvt_real_guards(const struct kvt_real *real, int32_t id)
 {
@@ -147,6 +164,24 @@ uint64_t kvt_real_chain(struct kvt_real *real, int32_t r, int32_t tokens);
 
 uint64_t kvt_real_tag(const struct kvt_real *real, int32_t id, int32_t owner, int32_t index,
                       uint32_t generation);
+
+/* strike_step.c: the runtime's hooks; a step at its end, where memory changed under it. */
+void kvt_real_adjust(void *real, int32_t id, const struct kvt_planned *plan, struct kvt_rows *rows);
+void kvt_real_ran(void *real, int32_t id);
+void kvt_real_moves(void *real, int32_t id, const struct kvt_planned_op *op, int32_t *pages);
+void kvt_real_run_again(struct kvt_real *real, int32_t id);
+
+/* r writes nothing more in steps of id that were planned; its pages are given back: what strikes
+ * changed of its table goes with them. */
+void kvt_real_stop_entries(struct kvt_real *real, int32_t id, int32_t r);
+void kvt_real_drop_entries(struct kvt_real *real, int32_t r);
+void kvt_real_drop_aliases(struct kvt_real *real, int32_t r); /* only pages that two have */
+
+/* strike_deed.c. strike: whether it was done. fill: all bytes of a page in memory. unalias: one of
+ * the two that have a page has left. */
+bool kvt_real_strike(struct kvt_real *real, const struct kvt_deed *deed);
+void kvt_real_fill(struct kvt_real *real, int32_t id, int32_t page, int value);
+void kvt_real_unalias(struct kvt_real *real, const struct kvt_real_entry *entry);
 
 /* strike_look.c: before a step, after it ran, and at its end. */
 void kvt_real_prepare(struct kvt_real *real, int32_t id);

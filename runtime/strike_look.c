@@ -3,13 +3,6 @@
 
 #include "runtime/strike.h"
 
-#define PLANS (KVT_STEPS_IN_FLIGHT + 1)
-
-static struct kvt_real_replica *replica_of(const struct kvt_real *real, int32_t id)
-{
-    return &real->runtime->replicas[id];
-}
-
 static bool decodes(const struct kvt_planned *plan, int32_t e)
 {
     return e < plan->load.decodes;
@@ -21,7 +14,7 @@ static bool is_live(const struct kvt_real *real, int32_t id, const struct kvt_pl
 {
     const struct kvt_core *core = real->runtime->core;
     const struct kvt_request *request = &core->requests[plan->entries[e].request];
-    if (real->requests[plan->entries[e].request].stopped)
+    if (plan->entries[e].stopped)
         return false;
     if (!decodes(plan, e))
         return request->state == KVT_REQUEST_PREFILL;
@@ -44,7 +37,7 @@ static int32_t generated(const struct kvt_real *real, int32_t id, const struct k
 
 void kvt_real_write_side(struct kvt_real *real, int32_t id, int32_t page, uint64_t tag)
 {
-    struct kvt_device *device = &replica_of(real, id)->device;
+    struct kvt_device *device = &kvt_real_replica_of(real, id)->device;
     struct kvt_real_side *side = &real->sides[id];
     side->host[page] = (struct kvt_page_tag){tag, tag};
     device->ops->copy(device, &side->device[page], &side->host[page], sizeof *side->host);
@@ -65,7 +58,10 @@ void kvt_real_allocator(struct kvt_real *real, int32_t id)
             seen->generation == pages->generation[page])
             continue;
         *seen = (struct kvt_real_seen){owner, pages->generation[page], used};
-        if (used) {
+        if (used && replica->spec.prefix_cache && replica->prefix.locks[page] >= 0) {
+            for (int32_t at = replica->prefix.parent[page]; at != KVT_NONE; index++)
+                at = replica->prefix.parent[at];
+        } else if (used) {
             const struct kvt_holding *holding =
                 kvt_replica_holding(replica, &core->requests[owner]);
             int32_t count = kvt_planned_pages(replica, holding, side->list, pages->total);
@@ -82,7 +78,7 @@ void kvt_real_allocator(struct kvt_real *real, int32_t id)
 /* The table that the step will use, and what its requests expect to find there. */
 void kvt_real_prepare(struct kvt_real *real, int32_t id)
 {
-    struct kvt_real_replica *replica = replica_of(real, id);
+    struct kvt_real_replica *replica = kvt_real_replica_of(real, id);
     const struct kvt_planned *plan = &replica->planned[replica->first];
     for (int32_t e = 0; e < plan->entry_count; e++) {
         const struct kvt_entry *entry = &plan->entries[e];
@@ -112,6 +108,19 @@ static bool looks_at(const struct kvt_real *real, int32_t id, const struct kvt_p
         return false;
     int32_t first = decodes(plan, e) ? request->context : request->cached;
     return check != KVT_CHECK_ONCE || entry->position == first;
+}
+
+/* Of the pages of such an entry, whether this one. */
+static bool looks_at_page(const struct kvt_real *real, int32_t id, const struct kvt_entry *entry,
+                          int32_t index)
+{
+    const struct kvt_guards *guards = kvt_real_guards(real, id);
+    int32_t size = kvt_real_replica_of(real, id)->layout.page_tokens;
+    int64_t step = real->runtime->core->replicas[id].batch.committed;
+    if (guards->check == KVT_CHECK_BEFORE_WRITE)
+        return index == (entry->position + entry->rows - 1) / size;
+    return guards->check != KVT_CHECK_SAMPLED ||
+           kvt_faults_sample(real->faults, entry->request, index, step, guards->sample);
 }
 
 /* Tokens of an entry that are checked. */
@@ -149,32 +158,37 @@ static bool page_is_bad(struct kvt_real *real, int32_t id, const struct kvt_entr
     return bad || memcmp(noted, real->digest, (size_t)tokens * sizeof *noted) != 0;
 }
 
-static void stop(struct kvt_real *real, int32_t r)
+/* A guard fired at this page of an entry. A second time nothing but an abort helps. */
+static void stop(struct kvt_real *real, int32_t id, const struct kvt_entry *entry, int32_t index)
 {
-    struct kvt_faults *faults = real->faults;
-    real->result.detected = true;
-    real->result.lost++;
-    real->requests[r].stopped = true;
-    kvt_assert(faults->action_count < KVT_FAULT_ACTIONS);
-    faults->actions[faults->action_count++] =
-        (struct kvt_fault_action){.kind = KVT_FAULT_CANCEL, .request = r};
+    struct kvt_real_request *request = &real->requests[entry->request];
+    int32_t page = real->table[id][entry->begin + index] - kvt_pool_page(0);
+    enum kvt_fault_action_kind kind =
+        kvt_faults_found(real->faults, id, page, entry->request, request->found);
+    real->result.detected = request->found = true;
+    real->result.lost += kind == KVT_FAULT_CANCEL;
+    request->recovers = kind != KVT_FAULT_CANCEL;
+    kvt_real_stop_entries(real, id, entry->request);
 }
 
-/* The side array by the kernel: entries whose pages fail have replica->check.failed set. */
+/* The side array by the kernel: entries whose pages fail have replica->check.failed set. Only pages
+ * that are looked at are in its list. */
 static void check_side(struct kvt_real *real, int32_t id, const struct kvt_planned *plan, bool ran)
 {
-    struct kvt_real_replica *replica = replica_of(real, id);
+    struct kvt_real_replica *replica = kvt_real_replica_of(real, id);
     struct kvt_tag_batch *check = &replica->check;
     struct kvt_kv_pool beside = replica->pool; /* the same pages, with tags of the allocator only */
     beside.tags = real->sides[id].device;
     int32_t size = replica->layout.page_tokens, n = 0;
     for (int32_t e = 0; e < plan->entry_count; e++) {
         const struct kvt_entry *entry = &plan->entries[e];
-        int32_t pages = (checked(entry, ran) + size - 1) / size;
         check->begin[e] = n;
-        memcpy(check->page + n, real->table[id] + entry->begin, (size_t)pages * 4);
-        memcpy(check->want + n, real->want[id] + entry->begin, (size_t)pages * 8);
-        n += pages;
+        for (int32_t i = 0; i * size < checked(entry, ran); i++) {
+            if (!looks_at_page(real, id, entry, i))
+                continue;
+            check->page[n] = real->table[id][entry->begin + i];
+            check->want[n++] = real->want[id][entry->begin + i];
+        }
     }
     check->begin[plan->entry_count] = n;
     kvt_tag_batch_check(check, &beside, plan->entry_count);
@@ -182,30 +196,42 @@ static void check_side(struct kvt_real *real, int32_t id, const struct kvt_plann
         memset(check->failed, 0, (size_t)plan->entry_count);
 }
 
+/* The first page of an entry that a guard fires at; -1: none. */
+static int32_t first_bad(struct kvt_real *real, int32_t id, const struct kvt_planned *plan,
+                         int32_t e, bool ran, bool side)
+{
+    const struct kvt_entry *entry = &plan->entries[e];
+    int32_t size = kvt_real_replica_of(real, id)->layout.page_tokens, tokens = checked(entry, ran);
+    for (int32_t i = 0; i * size < tokens; i++) {
+        int32_t at = entry->begin + i;
+        if (!looks_at_page(real, id, entry, i))
+            continue;
+        bool beside = side && real->sides[id].host[real->table[id][at]].owner != real->want[id][at];
+        if ((i == 0 && real->requests[entry->request].marked) || beside ||
+            page_is_bad(real, id, entry, i, covered(tokens, i, size)))
+            return i;
+    }
+    return -1;
+}
+
 void kvt_real_check(struct kvt_real *real, int32_t id, bool ran)
 {
-    struct kvt_real_replica *replica = replica_of(real, id);
+    struct kvt_real_replica *replica = kvt_real_replica_of(real, id);
     const struct kvt_planned *plan = &replica->planned[ran ? replica->last : replica->first];
     const struct kvt_guards *guards = kvt_real_guards(real, id);
     const uint32_t seeing = 1U << KVT_GUARD_TAG_SIDE | 1U << KVT_GUARD_TAG_INBAND |
                             1U << KVT_GUARD_DIGEST | 1U << KVT_GUARD_CANARY;
-    int32_t size = replica->layout.page_tokens;
     kvt_real_allocator(real, id);
     if ((guards->on & seeing) == 0 || ran != (guards->check == KVT_CHECK_AFTER_STEP))
         return;
-    bool side = kvt_guards_have(guards, KVT_GUARD_TAG_SIDE);
-    if (side)
+    if (kvt_guards_have(guards, KVT_GUARD_TAG_SIDE))
         check_side(real, id, plan, ran);
     for (int32_t e = 0; e < plan->entry_count; e++) {
-        const struct kvt_entry *entry = &plan->entries[e];
-        if (!looks_at(real, id, plan, e, ran))
-            continue;
-        int32_t tokens = checked(entry, ran);
-        bool bad = real->requests[entry->request].marked || (side && replica->check.failed[e]);
-        for (int32_t i = 0; i * size < tokens && !bad; i++)
-            bad = page_is_bad(real, id, entry, i, covered(tokens, i, size));
-        if (bad)
-            stop(real, entry->request);
+        bool side = kvt_guards_have(guards, KVT_GUARD_TAG_SIDE) && replica->check.failed[e];
+        int32_t bad =
+            looks_at(real, id, plan, e, ran) ? first_bad(real, id, plan, e, ran, side) : -1;
+        if (bad >= 0)
+            stop(real, id, &plan->entries[e], bad);
     }
 }
 
@@ -221,7 +247,7 @@ static void expose(struct kvt_real *real, int32_t id, const struct kvt_planned *
         real->result.cross_tenant = true;
     if (request->exposed)
         return;
-    request->exposed = real->result.exposed = true;
+    request->exposed = request->read_wrong = real->result.exposed = true;
     request->before = generated(real, id, plan, e);
     real->result.hit++;
 }
@@ -237,14 +263,15 @@ static void observe_page(struct kvt_real *real, int32_t id, const struct kvt_pla
     uint64_t *truth = shadow->truth + (size_t)own * (size_t)size;
     uint64_t *noted = shadow->noted + (size_t)page * (size_t)size;
     bool live = is_live(real, id, plan, e);
-    /* A page that has another owner by now has another's truth. */
-    bool ours =
-        kvt_pool_tag(&real->runtime->core->replicas[id].pages, plan->page[at]) == plan->want[at];
+    /* A page that has another owner by now has another's truth, but for what is saved next. */
+    const struct kvt_core *core = real->runtime->core;
+    bool ours = kvt_pool_tag(&core->replicas[id].pages, plan->page[at]) == plan->want[at] ||
+                core->requests[r].state == KVT_REQUEST_RETRACTED;
     kvt_shadow_read(shadow, page, size, real->digest);
     for (int32_t slot = 0; slot < tokens; slot++) {
         uint64_t found = real->digest[slot];
         if (index * size + slot >= entry->position) { /* just written */
-            if (real->requests[r].stopped || r == real->step_request || !ours)
+            if (entry->stopped || r == real->step_request || !ours)
                 continue;
             truth[slot] = noted[slot] = found;
             real->requests[r].wrote |= decodes(plan, e);
@@ -255,7 +282,7 @@ static void observe_page(struct kvt_real *real, int32_t id, const struct kvt_pla
         real->result.tokens_read += live;
     }
     bool zeroed = kvt_real_guarded(real, id, KVT_GUARD_ZERO_ON_FREE);
-    for (int32_t slot = tokens; slot < size && live && real->requests[r].over_read; slot++)
+    for (int32_t slot = tokens; slot < size && live && real->requests[r].over_read == id; slot++)
         if (!zeroed || real->digest[slot] != shadow->zero)
             expose(real, id, plan, e, real->digest[slot]);
 }
@@ -266,7 +293,7 @@ static void stamp_canaries(struct kvt_real *real, int32_t id, const struct kvt_p
     const struct kvt_shadow *shadow = &real->shadows[id];
     for (int32_t e = 0; e < plan->entry_count; e++) {
         const struct kvt_entry *entry = &plan->entries[e];
-        if (real->requests[entry->request].stopped || entry->request == real->step_request)
+        if (entry->stopped || entry->request == real->step_request)
             continue;
         int32_t end = entry->position + entry->rows, size = shadow->tokens;
         for (int32_t i = entry->position / size; i * size < end; i++)
@@ -278,7 +305,7 @@ static void stamp_canaries(struct kvt_real *real, int32_t id, const struct kvt_p
 
 void kvt_real_observe(struct kvt_real *real, int32_t id)
 {
-    struct kvt_real_replica *replica = replica_of(real, id);
+    struct kvt_real_replica *replica = kvt_real_replica_of(real, id);
     const struct kvt_planned *plan = &replica->planned[replica->last];
     int32_t size = replica->layout.page_tokens;
     if (kvt_real_guarded(real, id, KVT_GUARD_CANARY))

@@ -184,9 +184,10 @@ static void land(struct kvt_real *real, int32_t r, int32_t first, int32_t end)
     }
 }
 
-/* What r's pages ought to hold (truth), or what the message of some request says (noted). */
-static void know(struct kvt_real *real, int32_t r, const uint64_t *digests, int32_t tokens,
-                 bool truth)
+/* What tokens of r ought to be (truth), or what the message of some request says of them (noted);
+ * digests NULL: nothing. */
+static void know(struct kvt_real *real, int32_t r, const uint64_t *digests, int32_t first,
+                 int32_t end, bool truth)
 {
     const struct kvt_core *core = real->runtime->core;
     int32_t id = core->requests[r].decode_replica;
@@ -195,11 +196,12 @@ static void know(struct kvt_real *real, int32_t r, const uint64_t *digests, int3
     int32_t *into = real->sides[id].list, size = shadow->tokens;
     int32_t room = kvt_planned_pages(replica, &core->requests[r].away, into, replica->pages.total);
     uint64_t *all = truth ? shadow->truth : shadow->noted;
-    for (int32_t token = 0; token < tokens && token / size < room; token++) {
+    for (int32_t token = first; token < end && token / size < room; token++) {
         int32_t i = token / size;
         const struct kvt_real_entry *changed = truth ? NULL : kvt_real_entry(real, id, r, i);
         int32_t page = kvt_pool_page(changed != NULL ? changed->page : into[i]);
-        all[(size_t)page * (size_t)size + (size_t)(token % size)] = digests[token];
+        all[(size_t)page * (size_t)size + (size_t)(token % size)] =
+            digests != NULL ? digests[token] : KVT_DIGEST_BAD;
     }
 }
 
@@ -216,7 +218,7 @@ static bool stage_once(struct kvt_real *real, int32_t r)
         status = kvt_real_stage(real, r, cut ? &real->sender : &source, wire, &real->failure);
     free(source.memory);
     if (status == KVT_OK)
-        know(real, r, wire->truth, wire->tokens, true);
+        know(real, r, wire->truth, 0, wire->tokens, true);
     return status == KVT_OK;
 }
 
@@ -229,13 +231,14 @@ void kvt_real_arrive(struct kvt_real *real, int32_t r, int32_t told)
         return;
     land(real, r, 0, request->held >= 0 ? request->held : request->wire.pages);
     int32_t size = real->shadows[core->requests[r].decode_replica].tokens;
-    know(real, r, request->wire.noted, request->wire.pages * size, false);
+    know(real, r, request->wire.noted, 0, request->wire.pages * size, false);
     request->arrived = true;
     if (told == KVT_NONE || told == r || real->requests[told].arrived || !stage_once(real, told))
         return;
     const struct kvt_wire *theirs = &real->requests[told].wire;
-    know(real, told, request->wire.noted,
-         request->wire.tokens < theirs->tokens ? request->wire.tokens : theirs->tokens, false);
+    int32_t both = request->wire.tokens < theirs->tokens ? request->wire.tokens : theirs->tokens;
+    know(real, told, request->wire.noted, 0, both, false);
+    know(real, told, NULL, both, theirs->tokens, false); /* of these the message says nothing */
 }
 
 void kvt_real_heal(struct kvt_real *real, int32_t r)

@@ -195,7 +195,7 @@ static void carry_out(struct kvt_des *engine)
                 kvt_des_acknowledge(engine, effect.request);
             break;
         case KVT_EFFECT_ABORT:
-            kvt_des_cut_transfer(engine, effect.request);
+            kvt_des_cut_transfer(engine, effect.request, effect.value != 0);
             client_returns(engine);
             break;
         case KVT_EFFECT_FINISH:
@@ -256,9 +256,10 @@ static void recover(struct kvt_des *engine, const struct kvt_fault_action *actio
     if (request->state == KVT_REQUEST_RUNNING)
         settle(engine,
                request->decode_replica != KVT_NONE ? request->decode_replica : request->replica);
-    if (action->kind == KVT_FAULT_REFETCH)
+    bool sent = !kvt_des_is_sending(engine, r), refetch = action->kind == KVT_FAULT_REFETCH;
+    if (refetch && sent && !kvt_delay_holds(&engine->acknowledgements, r))
         tokens = kvt_core_refetch(core, r);
-    if (tokens == 0)
+    if (tokens == 0 && sent)
         tokens = kvt_core_recompute(core, r);
     kvt_faults_recovered(engine->faults, action, tokens);
     if (tokens > 0)
@@ -358,12 +359,16 @@ static void start_step(struct kvt_des *engine, int32_t replica)
         kvt_timeline_set(&engine->timeline, slot, lane->down_until);
         return;
     }
+    bool restarts = lane->down_until > 0 && state->in_flight > 0; /* that ends first */
+    if (lane->down_until > 0 && !restarts)
+        kvt_replica_forget(core, state);
+    lane->down_until = restarts ? lane->down_until : 0;
     bool runs = state->in_flight > 0 || plan(engine, replica);
     if (!runs) {
         kvt_timeline_set(&engine->timeline, slot, KVT_NEVER);
         return;
     }
-    if (state->spec.overlap)
+    if (state->spec.overlap && !restarts)
         plan(engine, replica);
     if (engine->faults != NULL) {
         kvt_faults_step_starts(engine->faults, replica);

@@ -139,6 +139,11 @@ bool kvt_link_close(struct kvt_link *link, kvt_ticks now, int32_t request)
     return true;
 }
 
+bool kvt_link_has(const struct kvt_link *link, int32_t request)
+{
+    return link->flow_of[request] != NOBODY;
+}
+
 kvt_ticks kvt_link_next(const struct kvt_link *link)
 {
     kvt_ticks next = KVT_NEVER;

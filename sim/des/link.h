@@ -63,6 +63,9 @@ void kvt_link_add(struct kvt_link *link, kvt_ticks now, int32_t request, int32_t
 /* No more bytes will come for this request. False if it has no flow. */
 bool kvt_link_close(struct kvt_link *link, kvt_ticks now, int32_t request);
 
+/* Whether r has a flow. */
+bool kvt_link_has(const struct kvt_link *link, int32_t request);
+
 /* When the next flow ends or runs dry, or KVT_NEVER. */
 kvt_ticks kvt_link_next(const struct kvt_link *link);
 

@@ -51,7 +51,9 @@ bool kvt_des_has_link(const struct kvt_des *engine);
 void kvt_des_send(struct kvt_des *engine, const struct kvt_effect *effect);
 void kvt_des_first_layer(struct kvt_des *engine, int32_t replica);
 void kvt_des_acknowledge(struct kvt_des *engine, int32_t r);
+/* Bytes of r are under way, even if decode was told that they are there. */
+bool kvt_des_is_sending(const struct kvt_des *engine, int32_t r);
 void kvt_des_flows_end(struct kvt_des *engine);
-void kvt_des_cut_transfer(struct kvt_des *engine, int32_t r);
+void kvt_des_cut_transfer(struct kvt_des *engine, int32_t r, bool decoded);
 
 #endif

@@ -88,6 +88,12 @@ void kvt_des_send(struct kvt_des *engine, const struct kvt_effect *effect)
     link_add(engine, r, bytes, effect->last);
 }
 
+bool kvt_des_is_sending(const struct kvt_des *engine, int32_t r)
+{
+    return kvt_des_has_link(engine) &&
+           (kvt_link_has(&engine->link, r) || kvt_delay_holds(&engine->deliveries, r));
+}
+
 void kvt_des_flows_end(struct kvt_des *engine)
 {
     for (int32_t r = kvt_link_take_ended(&engine->link, engine->now); r >= 0;
@@ -106,20 +112,18 @@ void kvt_des_acknowledge(struct kvt_des *engine, int32_t r)
                      kvt_delay_next(&engine->acknowledgements));
 }
 
-void kvt_des_cut_transfer(struct kvt_des *engine, int32_t r)
+void kvt_des_cut_transfer(struct kvt_des *engine, int32_t r, bool decoded)
 {
     const struct kvt_request *request = &engine->core.requests[r];
     if (!kvt_des_has_link(engine) || !request->in_transfer)
         return;
-    if (request->away.fences == 0)
-        return; /* decode has it all: only the acknowledgement is under way, or was lost */
+    if (request->away.fences == 0) { /* it has arrived */
+        if (engine->spec.late_ack && !decoded && !kvt_delay_holds(&engine->acknowledgements, r))
+            kvt_des_acknowledge(engine, r);
+        return; /* else the acknowledgement is under way, or was lost */
+    }
     if (kvt_link_close(&engine->link, engine->now, r)) {
         link_changed(engine);
-        return;
-    }
-    if (engine->core.requests[r].away.fences == 0) { /* it has arrived */
-        if (engine->spec.late_ack && !kvt_delay_holds(&engine->acknowledgements, r))
-            kvt_des_acknowledge(engine, r);
         return;
     }
     /* Nothing of it is on the link (whole, or between two pieces that never came): it is over. */

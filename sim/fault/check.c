@@ -91,13 +91,12 @@ static bool find_place(const struct kvt_faults *faults, int32_t id, int32_t r, s
     return true;
 }
 
-/* One draw per deviation and step, whatever else is drawn. */
-static bool sampled(const struct kvt_faults *faults, const struct kvt_deviation *d, int64_t step,
-                    double share)
+bool kvt_faults_sample(const struct kvt_faults *faults, int32_t r, int32_t index, int64_t step,
+                       double share)
 {
     struct kvt_stream stream;
-    uint64_t entity = (uint64_t)(d - faults->deviations) << 40 | (uint64_t)step;
-    kvt_stream_init(&stream, faults->seed, KVT_PURPOSE_TAG, entity);
+    uint64_t page = kvt_digest_add(KVT_DIGEST_START, (uint64_t)(uint32_t)r << 32 | (uint32_t)index);
+    kvt_stream_init(&stream, faults->seed, KVT_PURPOSE_TAG, kvt_digest_add(page, (uint64_t)step));
     return kvt_stream_unit(&stream) < share;
 }
 
@@ -112,8 +111,9 @@ static bool looks_before(const struct kvt_faults *faults, const struct kvt_guard
     case KVT_CHECK_BEFORE_WRITE:
         return d->index == place->tail;
     case KVT_CHECK_SAMPLED:
-        return sampled(faults, d, faults->core->replicas[d->replica].batch.committed,
-                       guards->sample);
+        return kvt_faults_sample(faults, d->reader, d->index,
+                                 faults->core->replicas[d->replica].batch.committed,
+                                 guards->sample);
     case KVT_CHECK_AFTER_STEP:
     case KVT_CHECK_COUNT:
         break;
@@ -130,8 +130,14 @@ static bool reads(const struct kvt_faults *faults, const struct kvt_deviation *d
     return d->index <= place->tail && (d->kind != KVT_BYTES_RESIDUE || place->end % tokens != 0);
 }
 
-/* Whether the source has written its page by a transfer or an earlier step, or this one does. */
-static bool has_written(const struct kvt_faults *faults, const struct kvt_deviation *d)
+static bool reads_now(const struct kvt_faults *faults, int32_t id, const struct kvt_deviation *d,
+                      struct place *place)
+{
+    return d->open && d->replica == id && find_place(faults, id, d->reader, place) &&
+           reads(faults, d, place);
+}
+
+bool kvt_fault_has_written(const struct kvt_faults *faults, const struct kvt_deviation *d)
 {
     int32_t tokens = faults->core->replicas[d->replica].spec.page_tokens;
     return !d->appended &&
@@ -144,6 +150,11 @@ static bool writes_now(const struct kvt_faults *faults, const struct kvt_deviati
     if (!find_place(faults, d->replica, d->source, &place))
         return false;
     return d->appended ? place.tail == d->source_index : place.tail >= d->source_index;
+}
+
+bool kvt_fault_waits(const struct kvt_faults *faults, const struct kvt_deviation *d)
+{
+    return d->waits && !kvt_fault_has_written(faults, d) && !writes_now(faults, d);
 }
 
 void kvt_fault_expose(struct kvt_faults *faults, struct kvt_deviation *d, int32_t generated)
@@ -172,17 +183,30 @@ void kvt_fault_expose(struct kvt_faults *faults, struct kvt_deviation *d, int32_
 
 /* A request that failed a check once more after it was computed again is aborted: whatever is wrong
  * with it stays. */
-static enum kvt_fault_action_kind action_of(const struct kvt_faults *faults,
-                                            const struct kvt_guards *guards,
-                                            const struct kvt_deviation *d)
+static enum kvt_fault_action_kind action_of(const struct kvt_guards *guards, bool again)
 {
-    bool before = false;
-    for (int32_t i = 0; i < faults->deviation_count; i++)
-        before =
-            before || (faults->deviations[i].fired && faults->deviations[i].reader == d->reader);
-    if (guards->policy == KVT_POLICY_ABORT || before)
+    if (guards->policy == KVT_POLICY_ABORT || again)
         return KVT_FAULT_CANCEL;
     return guards->policy == KVT_POLICY_REFETCH ? KVT_FAULT_REFETCH : KVT_FAULT_RECOMPUTE;
+}
+
+static bool has_fired(const struct kvt_faults *faults, int32_t reader)
+{
+    bool fired = false;
+    for (int32_t i = 0; i < faults->deviation_count; i++)
+        fired = fired || (faults->deviations[i].fired && faults->deviations[i].reader == reader);
+    return fired;
+}
+
+enum kvt_fault_action_kind kvt_faults_found(struct kvt_faults *faults, int32_t id, int32_t page,
+                                            int32_t r, bool again)
+{
+    const struct kvt_guards *guards = kvt_fault_guards(faults, id);
+    enum kvt_fault_action_kind kind = action_of(guards, again);
+    if (kvt_guards_have(guards, KVT_GUARD_QUARANTINE))
+        kvt_fault_quarantine(faults, id, page);
+    kvt_fault_act(faults, (struct kvt_fault_action){.kind = kind, .request = r});
+    return kind;
 }
 
 static void fire(struct kvt_faults *faults, struct kvt_deviation *d, int32_t generated)
@@ -197,7 +221,7 @@ static void fire(struct kvt_faults *faults, struct kvt_deviation *d, int32_t gen
     if (kvt_guards_have(guards, KVT_GUARD_QUARANTINE))
         kvt_fault_quarantine(faults, d->replica, d->page);
     int32_t reader = d->reader;
-    enum kvt_fault_action_kind kind = action_of(faults, guards, d);
+    enum kvt_fault_action_kind kind = action_of(guards, has_fired(faults, d->reader));
     result->lost += kind == KVT_FAULT_CANCEL;
     d->fired = true;
     bool leaked = kvt_fault_close(faults, d->reader, generated);
@@ -205,13 +229,7 @@ static void fire(struct kvt_faults *faults, struct kvt_deviation *d, int32_t gen
     kvt_fault_act(faults,
                   (struct kvt_fault_action){
                       .kind = kind, .strike = d->strike, .leaked = leaked, .request = d->reader});
-    for (int32_t i = 0; i < faults->deviation_count; i++) { /* it writes nothing any more */
-        struct kvt_deviation *other = &faults->deviations[i];
-        if (!other->open || !other->waits || !other->appended || other->source != reader)
-            continue;
-        other->open = false;
-        faults->open[other->replica]--;
-    }
+    kvt_fault_writes_no_more(faults, reader, false);
 }
 
 void kvt_faults_step_starts(struct kvt_faults *faults, int32_t id)
@@ -221,16 +239,20 @@ void kvt_faults_step_starts(struct kvt_faults *faults, int32_t id)
     for (int32_t i = 0; i < faults->deviation_count && faults->open[id] > 0; i++) {
         struct kvt_deviation *d = &faults->deviations[i];
         struct place place;
-        if (!d->open || d->replica != id || !find_place(faults, id, d->reader, &place) ||
-            !reads(faults, d, &place))
+        if (!reads_now(faults, id, d, &place))
             continue;
-        if (d->waits && has_written(faults, d))
+        if (d->waits && kvt_fault_has_written(faults, d))
             d->waits = false;
         if (faults->hands == NULL && looks_before(faults, guards, d, &place) &&
-            would_fire(faults, guards, d)) {
+            would_fire(faults, guards, d))
             fire(faults, d, place.generated);
+    }
+    /* Whoever was not stopped at any of its pages reads all of them. */
+    for (int32_t i = 0; i < faults->deviation_count && faults->open[id] > 0; i++) {
+        struct kvt_deviation *d = &faults->deviations[i];
+        struct place place;
+        if (!reads_now(faults, id, d, &place))
             continue;
-        }
         if (d->waits && writes_now(faults, d))
             d->waits = false;
         d->stamped |= d->index == place.tail && !d->waits; /* a writer's stamp is its last word */
@@ -249,10 +271,9 @@ void kvt_faults_step_ends(struct kvt_faults *faults, int32_t id)
         struct place place;
         if (d->kind == KVT_READS_OTHER && !d->exposed)
             continue; /* its table was changed under the step, which has its own copy */
-        if (d->open && d->waits && has_written(faults, d))
+        if (d->open && d->waits && kvt_fault_has_written(faults, d))
             d->waits = false;
-        if (looks && d->open && d->replica == id && find_place(faults, id, d->reader, &place) &&
-            reads(faults, d, &place) && would_fire(faults, guards, d))
+        if (looks && reads_now(faults, id, d, &place) && would_fire(faults, guards, d))
             fire(faults, d, place.generated);
     }
     kvt_fault_land_step(faults, id);

@@ -140,6 +140,12 @@ void kvt_faults_strike(struct kvt_faults *faults)
 
 /* ---- the end ------------------------------------------------------------------------------ */
 
+/* Whether somebody hangs for a message shows at the end of a run. */
+static bool may_hang(const struct kvt_strike *s)
+{
+    return s->variant == KVT_STRIKE_MESSAGE_DONE || s->variant == KVT_STRIKE_MESSAGE_ACK;
+}
+
 static enum kvt_fault_outcome outcome_of(const struct kvt_faults *faults, int32_t at)
 {
     const struct kvt_fault_result *result = &faults->results[at];
@@ -152,7 +158,7 @@ static enum kvt_fault_outcome outcome_of(const struct kvt_faults *faults, int32_
         return KVT_OUTCOME_DETECTED;
     if (result->leaked > 0)
         return KVT_OUTCOME_ESCAPED;
-    if (s->variant == KVT_STRIKE_MESSAGE_DONE && faults->core->live > 0)
+    if (may_hang(s) && faults->core->live > 0)
         return KVT_OUTCOME_HUNG;
     for (int32_t i = 0; i < faults->deviation_count; i++)
         if (faults->deviations[i].strike == at && faults->deviations[i].open)
@@ -179,8 +185,8 @@ bool kvt_faults_are_settled(const struct kvt_faults *faults)
         if (faults->withheld[i].until != KVT_NEVER)
             return false;
     for (int32_t i = 0; i < faults->count; i++)
-        if (faults->strikes[i].variant == KVT_STRIKE_MESSAGE_DONE)
-            return false; /* whether somebody hangs shows at the end */
+        if (may_hang(&faults->strikes[i]))
+            return false;
     return true;
 }
 

@@ -138,6 +138,12 @@ struct kvt_landing { /* bytes under way to pages that were given away */
     int32_t slot;  /* token within the page; -1: the whole page */
 };
 
+struct kvt_poisoned { /* a page of a prefix index whose bytes are wrong, for all who share it */
+    int32_t strike, replica, page;
+    uint32_t generation;
+    enum kvt_deviation_kind kind;
+};
+
 struct kvt_withheld { /* free pages that are out of reach */
     int32_t strike, replica, pages;
     int32_t first; /* linked through pages->next */
@@ -152,21 +158,22 @@ struct kvt_late_ack { /* a lost acknowledgement that a lease makes up for */
 /* What a strike does to pages, tables and messages, for a driver that does it to real memory
  * (runtime/strike.h). Nothing of it follows from a deviation. */
 enum kvt_deed_kind {
-    KVT_DEED_TABLE,   /* entry `index` of request's table names `page`, of `generation` */
-    KVT_DEED_CUT,     /* the landing's pages go back while its bytes are under way */
-    KVT_DEED_LAND,    /* the landing's bytes arrive */
-    KVT_DEED_FLIP,    /* amount bits of the token in `slot` of page, or of its tag (variant) */
-    KVT_DEED_POISON,  /* page gets another text */
-    KVT_DEED_HOLD,    /* pages of request from index on will not have arrived when told */
-    KVT_DEED_HEAL,    /* now they have */
-    KVT_DEED_ARRIVE,  /* all else of request's bytes is there, and request `index` is told so */
-    KVT_DEED_ALIAS,   /* entry `index` of request names page, which another holds */
-    KVT_DEED_RESIDUE, /* page keeps old bytes, and request reads its last page to the end */
-    KVT_DEED_ALARM,   /* the guard's mark of request is set */
-    KVT_DEED_CRASH,   /* replica's memory is lost */
-    KVT_DEED_STARTS,  /* the oldest step of replica is about to run */
-    KVT_DEED_ENDS,    /* it ran; before what it wrote late lands */
-    KVT_DEED_LANDED,  /* and after */
+    KVT_DEED_TABLE,    /* entry `index` of request's table names `page`, of `generation` */
+    KVT_DEED_CUT,      /* the landing's pages go back while its bytes are under way */
+    KVT_DEED_LAND,     /* the landing's bytes arrive */
+    KVT_DEED_FLIP,     /* amount bits of the token in `slot` of page, or of its tag (variant) */
+    KVT_DEED_POISON,   /* page gets another text */
+    KVT_DEED_HOLD,     /* pages of request from index on will not have arrived when told */
+    KVT_DEED_HEAL,     /* now they have */
+    KVT_DEED_ARRIVE,   /* all else of request's bytes is there, and request `index` is told so */
+    KVT_DEED_ALIAS,    /* entry `index` of request names page, which another holds */
+    KVT_DEED_RESIDUE,  /* page keeps old bytes, and request reads its last page to the end */
+    KVT_DEED_ALARM,    /* the guard's mark of request is set */
+    KVT_DEED_WITHHOLD, /* page is out of the allocator's reach */
+    KVT_DEED_CRASH,    /* replica's memory is lost */
+    KVT_DEED_STARTS,   /* the oldest step of replica is about to run */
+    KVT_DEED_ENDS,     /* it ran; before what it wrote late lands */
+    KVT_DEED_LANDED,   /* and after */
 };
 
 struct kvt_deed {
@@ -208,7 +215,7 @@ struct kvt_faults {
     int32_t late_ack_count;
     int32_t bad_pages[KVT_LANDINGS_MAX][2]; /* replica, page: to be taken out of service */
     int32_t bad_page_count;
-    int32_t poisoned[16][3]; /* replica, page, strike */
+    struct kvt_poisoned poisoned[16];
     int32_t poisoned_count;
     struct kvt_fault_action *actions; /* [action_capacity]: of one event */
     int32_t action_count, action_capacity;
@@ -255,6 +262,16 @@ bool kvt_faults_watch(const struct kvt_faults *faults, int32_t replica);
 /* A message about request r is about to be delivered: the request it reaches, or KVT_NONE when it
  * is lost. */
 int32_t kvt_faults_message(struct kvt_faults *faults, enum kvt_message message, int32_t r);
+
+/* Whether a guard that samples looks at page index of r in this step of its replica: one draw each,
+ * whatever else is drawn. */
+bool kvt_faults_sample(const struct kvt_faults *faults, int32_t r, int32_t index, int64_t step,
+                       double share);
+
+/* A guard that looks at real memory fired at a page of r, once more or for the first time. Leaves
+ * the action of its policy, and says which. */
+enum kvt_fault_action_kind kvt_faults_found(struct kvt_faults *faults, int32_t replica,
+                                            int32_t page, int32_t r, bool again);
 
 /* A recompute or refetch was carried out, `tokens` of KV are made or sent again; or, tokens 0, it
  * could not be and the request was aborted. */

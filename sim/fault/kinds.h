@@ -76,9 +76,8 @@
     X(FLIP_TAG,          BIT_FLIP,         "tag",         1,   0,    NULL)   \
     X(NODE_CRASH,        NODE_FAULT,       "crash",       0,   30,   NULL)   \
     X(NODE_SLOW,         NODE_FAULT,       "slow",        3,   30,           \
-      "time is the simulated one: a slow node touches no memory")            \
-    X(LIVENESS_WITHHELD, LIVENESS,         "withheld",    0.9, 30,           \
-      "withheld pages change who is served when, and no bytes")              \
+      "steps take the simulated time: a slow node changes no byte or table") \
+    X(LIVENESS_WITHHELD, LIVENESS,         "withheld",    0.9, 30,   NULL)   \
     X(ALARM,             FALSE_ALARM,      "alarm",       0,   0,    NULL)
 /* clang-format on */
 

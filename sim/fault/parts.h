@@ -11,7 +11,11 @@
 /* Page number `index` of r's text on a replica, shared ones included; KVT_NONE when r has fewer. */
 int32_t kvt_fault_page_at(const struct kvt_core *core, int32_t replica, int32_t r, int32_t index);
 
-/* What the allocator says of a page now. position is looked up among the owner's pages. */
+/* Whether a page is in the prefix index: full, whoever wrote it. */
+bool kvt_fault_is_entry(const struct kvt_replica *replica, int32_t page);
+
+/* What the allocator says of a page now. position is looked up in the prefix index, or among the
+ * owner's pages. */
 struct kvt_tag_fields kvt_fault_fields(const struct kvt_faults *faults, int32_t replica,
                                        int32_t page);
 
@@ -40,6 +44,16 @@ void kvt_fault_expose_running(struct kvt_faults *faults, struct kvt_deviation *d
  * went out. */
 bool kvt_fault_close(struct kvt_faults *faults, int32_t reader, int32_t generated);
 
+/* What r has not written by now of what is another's it never will: it leaves its pages, or has
+ * left the batch that it was in. */
+void kvt_fault_writes_no_more(struct kvt_faults *faults, int32_t r, bool has_left);
+
+/* Whether the source has written its page by a transfer or an earlier step. */
+bool kvt_fault_has_written(const struct kvt_faults *faults, const struct kvt_deviation *d);
+
+/* Nothing is wrong with the bytes yet, nor after the step under way. */
+bool kvt_fault_waits(const struct kvt_faults *faults, const struct kvt_deviation *d);
+
 /* Tokens of r whose KV is written on this replica. */
 int32_t kvt_fault_written(const struct kvt_core *core, int32_t replica, int32_t r);
 
@@ -64,6 +78,10 @@ int32_t kvt_fault_pick(struct kvt_faults *faults, int32_t strike, struct kvt_str
 int32_t kvt_fault_pages(const struct kvt_faults *faults, int32_t replica, int32_t r);
 const struct kvt_guards *kvt_fault_guards(const struct kvt_faults *faults, int32_t replica);
 void kvt_fault_wake(struct kvt_faults *faults, int32_t replica);
+
+/* A page of the prefix index is bad: whoever shares it now, or will, reads it. */
+void kvt_fault_poison(struct kvt_faults *faults, int32_t strike, int32_t replica, int32_t page,
+                      enum kvt_deviation_kind kind);
 
 /* ---- what strikes, by the files that do it ---- */
 

@@ -56,6 +56,9 @@ static void withdraw(struct kvt_faults *faults, int32_t strike, int32_t id, int3
     *withheld = (struct kvt_withheld){strike, id, 0, KVT_NONE, until};
     for (; withheld->pages < count; withheld->pages++) {
         int32_t page = kvt_pages_withdraw(pages, pages->free_first);
+        kvt_fault_do(faults,
+                     (struct kvt_deed){
+                         .kind = KVT_DEED_WITHHOLD, .strike = strike, .replica = id, .page = page});
         pages->next[page] = withheld->first;
         withheld->first = page;
     }

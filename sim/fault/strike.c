@@ -209,6 +209,25 @@ static void wrong_map(struct kvt_faults *faults, int32_t strike, struct kvt_stre
 
 /* ---- bytes -------------------------------------------------------------------------------- */
 
+static void flip_entry(struct kvt_faults *faults, int32_t strike, struct kvt_stream *stream)
+{
+    const struct kvt_core *core = faults->core;
+    const struct kvt_strike *s = &faults->strikes[strike];
+    int32_t where, r = kvt_fault_pick(faults, strike, stream, &where);
+    if (r == KVT_NONE)
+        return;
+    int32_t count = pages_with_tokens(faults, where, r, true);
+    if (count == 0)
+        return;
+    int32_t index = (int32_t)kvt_stream_below(stream, (uint64_t)count);
+    int32_t page = kvt_fault_page_at(core, where, r, index) ^ (1 << ((int32_t)s->amount & 30));
+    faults->results[strike].activated = true;
+    if (page < core->replicas[where].pages.total)
+        redirect(faults, strike, where, r, index, page);
+    else /* an illegal access: the node dies of it */
+        kvt_fault_crash(faults, strike, where, s->delay);
+}
+
 static void bit_flip(struct kvt_faults *faults, int32_t strike, struct kvt_stream *stream)
 {
     const struct kvt_core *core = faults->core;
@@ -218,19 +237,7 @@ static void bit_flip(struct kvt_faults *faults, int32_t strike, struct kvt_strea
                      : (int32_t)kvt_stream_below(stream, (uint64_t)core->replica_count);
     const struct kvt_pages *pages = &core->replicas[id].pages;
     if (s->variant == KVT_STRIKE_FLIP_TABLE) {
-        int32_t where, r = kvt_fault_pick(faults, strike, stream, &where);
-        if (r == KVT_NONE)
-            return;
-        int32_t count = pages_with_tokens(faults, where, r, true);
-        if (count == 0)
-            return;
-        int32_t index = (int32_t)kvt_stream_below(stream, (uint64_t)count);
-        int32_t page = kvt_fault_page_at(core, where, r, index) ^ (1 << ((int32_t)s->amount & 30));
-        faults->results[strike].activated = true;
-        if (page < core->replicas[where].pages.total)
-            redirect(faults, strike, where, r, index, page);
-        else /* an illegal access: the node dies of it */
-            kvt_fault_crash(faults, strike, where, s->delay);
+        flip_entry(faults, strike, stream);
         return;
     }
     int32_t page =
@@ -245,13 +252,18 @@ static void bit_flip(struct kvt_faults *faults, int32_t strike, struct kvt_strea
                                            .page = page,
                                            .slot = slot,
                                            .amount = (int32_t)s->amount});
+    bool tag = s->variant == KVT_STRIKE_FLIP_TAG;
+    if (kvt_fault_is_entry(&core->replicas[id], page)) {
+        kvt_fault_poison(faults, strike, id, page, tag ? KVT_TAG_FLIPPED : KVT_BYTES_FLIPPED);
+        kvt_fault_wake(faults, id);
+        return;
+    }
     int32_t owner = pages->owner[page];
     if (pages->state[page] != KVT_PAGE_HELD || owner == KVT_NONE)
         return; /* nobody reads it before it is written again */
     struct kvt_tag_fields fields = kvt_fault_fields(faults, id, page);
     if (kvt_fault_page_at(core, id, owner, fields.position) != page)
-        return; /* in the prefix index: its owner is gone */
-    bool tag = s->variant == KVT_STRIKE_FLIP_TAG;
+        return;
     int32_t written = kvt_fault_written(core, id, owner), token = fields.position * tokens;
     if (tag ? token >= written && !kvt_guards_have(kvt_fault_guards(faults, id), KVT_GUARD_TAG_SIDE)
             : token + slot >= written)
@@ -277,13 +289,12 @@ static void prefix_poison(struct kvt_faults *faults, int32_t strike, struct kvt_
             int32_t page = (from + i) % replica->pages.total;
             if (replica->pages.state[page] != KVT_PAGE_CACHED)
                 continue; /* whoever holds it now has read it */
-            int32_t *entry = faults->poisoned[faults->poisoned_count++];
-            entry[0] = id, entry[1] = page, entry[2] = strike;
             faults->results[strike].activated = true;
             kvt_fault_do(faults, (struct kvt_deed){.kind = KVT_DEED_POISON,
                                                    .strike = strike,
                                                    .replica = id,
                                                    .page = page});
+            kvt_fault_poison(faults, strike, id, page, KVT_BYTES_POISONED);
             return;
         }
     }

@@ -50,6 +50,21 @@ static void drop_landing(struct kvt_faults *faults, int32_t at)
         faults->landing_page_count = 0;
 }
 
+/* Of the tokens that were planned, those that no step in flight computes. */
+static int32_t computed_by_steps(const struct kvt_replica *replica, int32_t r, int32_t planned)
+{
+    int32_t computed = planned;
+    for (int32_t i = 0; i < replica->in_flight; i++) {
+        const struct kvt_step *step = &replica->steps[(replica->oldest + i) % KVT_STEPS_IN_FLIGHT];
+        for (int32_t j = 0; j < step->chunk_count; j++) {
+            int32_t begin = step->chunks[j].end - step->chunks[j].tokens;
+            if (step->chunks[j].request == r && begin < computed)
+                computed = begin;
+        }
+    }
+    return computed;
+}
+
 int32_t kvt_fault_written(const struct kvt_core *core, int32_t id, int32_t r)
 {
     const struct kvt_request *request = &core->requests[r];
@@ -60,7 +75,9 @@ int32_t kvt_fault_written(const struct kvt_core *core, int32_t id, int32_t r)
     if (request->state == KVT_REQUEST_READY)
         return request->context;
     bool computes = request->state == KVT_REQUEST_PREFILL || request->state == KVT_REQUEST_SENDING;
-    return computes && core->replicas[id].spec.role != KVT_ROLE_DECODE ? request->computed : 0;
+    return computes && core->replicas[id].spec.role != KVT_ROLE_DECODE
+               ? computed_by_steps(&core->replicas[id], r, request->computed)
+               : 0;
 }
 
 static bool defers(const struct kvt_faults *faults, int32_t replica)
@@ -110,10 +127,9 @@ static void sender_frees(struct kvt_faults *faults, int32_t r)
         return;
     request->unfenced = (int16_t)(id + 1);
     landing->sender = true;
-    int32_t index = request->home.shared;
-    for (int32_t page = request->home.first; page != KVT_NONE;
-         page = faults->core->replicas[id].pages.next[page], index++)
-        landing_add(faults, landing, page, index);
+    /* Shared pages too: once nobody holds them they may be evicted and written. */
+    for (int32_t index = 0; index < request->home.pages; index++)
+        landing_add(faults, landing, kvt_fault_page_at(faults->core, id, r, index), index);
     cut(faults, landing);
 }
 
@@ -122,7 +138,8 @@ static int32_t written_by_step(const struct kvt_core *core, int32_t id, int32_t 
 {
     const struct kvt_replica *replica = &core->replicas[id];
     const struct kvt_step *step = &replica->steps[replica->oldest];
-    int32_t written = kvt_fault_written(core, id, r);
+    bool gone = core->requests[r].state >= KVT_REQUEST_COMPLETED;
+    int32_t written = gone ? core->requests[r].computed : kvt_fault_written(core, id, r);
     for (int32_t i = 0; replica->in_flight > 0 && i < step->chunk_count; i++)
         if (step->chunks[i].request == r && step->chunks[i].end > written)
             written = step->chunks[i].end;
@@ -146,7 +163,8 @@ static void sender_ends(struct kvt_faults *faults, int32_t r)
             if (pages->generation[entry[0]] == (uint32_t)entry[1] || owner == KVT_NONE)
                 continue;
             struct kvt_tag_fields fields = kvt_fault_fields(faults, landing.replica, entry[0]);
-            if (fields.position * tokens >= written_by_step(core, landing.replica, owner))
+            if (!kvt_fault_is_entry(&core->replicas[landing.replica], entry[0]) &&
+                fields.position * tokens >= written_by_step(core, landing.replica, owner))
                 continue;
             struct kvt_deviation *d =
                 kvt_fault_deviate(faults, landing.strike, core->requests[r].decode_replica, r,

@@ -22,6 +22,11 @@ int32_t kvt_fault_page_at(const struct kvt_core *core, int32_t id, int32_t r, in
     return page;
 }
 
+bool kvt_fault_is_entry(const struct kvt_replica *replica, int32_t page)
+{
+    return replica->spec.prefix_cache && replica->prefix.locks[page] >= 0;
+}
+
 struct kvt_tag_fields kvt_fault_fields(const struct kvt_faults *faults, int32_t id, int32_t page)
 {
     const struct kvt_replica *replica = &faults->core->replicas[id];
@@ -30,6 +35,12 @@ struct kvt_tag_fields kvt_fault_fields(const struct kvt_faults *faults, int32_t 
                                     .incarnation = faults->incarnation[id]};
     if (fields.owner == KVT_NONE)
         return fields;
+    if (kvt_fault_is_entry(replica, page)) {
+        for (int32_t at = replica->prefix.parent[page]; at != KVT_NONE;
+             at = replica->prefix.parent[at])
+            fields.position++;
+        return fields;
+    }
     const struct kvt_holding *holding =
         kvt_replica_holding(replica, &faults->core->requests[fields.owner]);
     int32_t index = holding->shared;
@@ -94,6 +105,21 @@ bool kvt_fault_close(struct kvt_faults *faults, int32_t reader, int32_t generate
     return leaked;
 }
 
+void kvt_fault_writes_no_more(struct kvt_faults *faults, int32_t r, bool has_left)
+{
+    for (int32_t i = 0; i < faults->deviation_count; i++) {
+        struct kvt_deviation *d = &faults->deviations[i];
+        if (!d->open || !d->waits || d->source != r)
+            continue;
+        if (!has_left && kvt_fault_has_written(faults, d)) {
+            d->waits = false;
+            continue;
+        }
+        d->open = false;
+        faults->open[d->replica]--;
+    }
+}
+
 /* On a decode replica the bytes go to host memory and come back into other pages, stamped anew:
  * what is wrong with them stays, and no tag tells. Elsewhere they are computed again. */
 static void preempted(struct kvt_faults *faults, int32_t id, int32_t r)
@@ -108,10 +134,11 @@ static void preempted(struct kvt_faults *faults, int32_t id, int32_t r)
         struct kvt_deviation *d = &faults->deviations[i];
         if (!d->open || d->reader != r || d->replica != id)
             continue;
-        if (kvt_fault_is_wrong(d)) {
+        if (kvt_fault_is_wrong(d) && !kvt_fault_waits(faults, d)) {
             d->kind = KVT_BYTES_COPIED;
             d->owned = d->written = d->expected;
-            d->owner_free = false;
+            d->owner_free = d->waits = false;
+            d->heals = KVT_NEVER;
         } else {
             d->open = false;
             faults->open[id]--;
@@ -169,17 +196,47 @@ static void allocated(struct kvt_faults *faults, int32_t id, int32_t r, int32_t 
         kvt_fault_free_twice(faults, id, r, page);
 }
 
+/* r has a page of the prefix index in its path: it reads what is wrong with it. */
+static void share(struct kvt_faults *faults, const struct kvt_poisoned *poisoned, int32_t r)
+{
+    int32_t shared = faults->core->requests[r].home.shared;
+    for (int32_t index = 0; index < shared; index++) {
+        if (kvt_fault_page_at(faults->core, poisoned->replica, r, index) != poisoned->page)
+            continue;
+        struct kvt_deviation *d = kvt_fault_deviate(faults, poisoned->strike, poisoned->replica, r,
+                                                    index, poisoned->kind);
+        if (d != NULL)
+            kvt_fault_expose_running(faults, d);
+        return;
+    }
+}
+
+void kvt_fault_poison(struct kvt_faults *faults, int32_t strike, int32_t id, int32_t page,
+                      enum kvt_deviation_kind kind)
+{
+    const struct kvt_core *core = faults->core;
+    if (faults->poisoned_count == 16)
+        return;
+    struct kvt_poisoned *poisoned = &faults->poisoned[faults->poisoned_count++];
+    *poisoned = (struct kvt_poisoned){.strike = strike,
+                                      .replica = id,
+                                      .page = page,
+                                      .generation = core->replicas[id].pages.generation[page],
+                                      .kind = kind};
+    for (int32_t r = 0; r < core->request_count; r++)
+        if (core->requests[r].replica == id && core->requests[r].home.shared > 0)
+            share(faults, poisoned, r);
+}
+
 /* F5: who shares a poisoned page reads another text. */
 static void shares(struct kvt_faults *faults, int32_t id, int32_t r)
 {
     for (int32_t i = 0; i < faults->poisoned_count; i++) {
-        const int32_t *poisoned = faults->poisoned[i];
-        int32_t shared = faults->core->requests[r].home.shared;
-        for (int32_t index = 0; index < shared && poisoned[0] == id; index++)
-            if (kvt_fault_page_at(faults->core, id, r, index) == poisoned[1]) {
-                kvt_fault_deviate(faults, poisoned[2], id, r, index, KVT_BYTES_POISONED);
-                break;
-            }
+        const struct kvt_poisoned *poisoned = &faults->poisoned[i];
+        const struct kvt_pages *pages = &faults->core->replicas[poisoned->replica].pages;
+        /* Unless it was evicted, and written anew. */
+        if (poisoned->replica == id && pages->generation[poisoned->page] == poisoned->generation)
+            share(faults, poisoned, r);
     }
 }
 
@@ -190,6 +247,8 @@ void kvt_fault_see(void *context, const struct kvt_decision *decision)
     if (faults->sink != NULL)
         faults->sink(faults->sink_context, decision);
     bool armed = faults->armed_count > 0, deviates = faults->deviation_count > 0;
+    bool leaves = decision->kind == KVT_DECIDE_PREEMPT || decision->kind == KVT_DECIDE_FINISH ||
+                  decision->kind == KVT_DECIDE_ABORT;
     if (decision->kind == KVT_DECIDE_ALLOC && armed)
         allocated(faults, id, r, (int32_t)decision->count);
     else if (decision->kind == KVT_DECIDE_SHARE && faults->poisoned_count > 0)
@@ -200,6 +259,8 @@ void kvt_fault_see(void *context, const struct kvt_decision *decision)
         preempted(faults, id, r);
     else if (decision->kind == KVT_DECIDE_ABORT && deviates)
         kvt_fault_close(faults, r, (int32_t)decision->count);
+    if (leaves && deviates)
+        kvt_fault_writes_no_more(faults, r, decision->kind != KVT_DECIDE_ABORT);
     if (decision->kind == KVT_DECIDE_ABORT && armed)
         kvt_fault_aborting(faults, r);
     if (decision->kind != KVT_DECIDE_FINISH)

@@ -114,6 +114,16 @@ void kvt_replica_release(struct kvt_core *core, struct kvt_replica *replica, int
     }
 }
 
+void kvt_replica_forget(struct kvt_core *core, struct kvt_replica *replica)
+{
+    int32_t cached = replica->pages.cached;
+    if (cached == 0)
+        return;
+    kvt_prefix_evict(&replica->prefix, cached);
+    replica->freed_pages += replica->spec.zeroes ? cached : 0;
+    kvt_core_note(core, KVT_DECIDE_EVICT, KVT_NONE, replica->id, cached);
+}
+
 void kvt_replica_wake(struct kvt_core *core, struct kvt_replica *replica, int32_t r)
 {
     if (!replica->blocked)

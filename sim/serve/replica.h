@@ -120,6 +120,9 @@ void kvt_replica_take(struct kvt_core *core, struct kvt_replica *replica, int32_
 /* Give r's pages back, or mark them so that the last fence does. Notes FREE. */
 void kvt_replica_release(struct kvt_core *core, struct kvt_replica *replica, int32_t r);
 
+/* It restarted: what it had cached is gone. */
+void kvt_replica_forget(struct kvt_core *core, struct kvt_replica *replica);
+
 /* One step or transfer that touches r's pages ended. */
 void kvt_replica_unfence(struct kvt_core *core, struct kvt_replica *replica, int32_t r);
 
