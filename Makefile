@@ -35,6 +35,7 @@ endif
 WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wundef -Wvla -Wcast-qual \
         -Wstrict-prototypes -Wmissing-prototypes -Wdouble-promotion -Wformat=2 -Wswitch-enum \
         -Wwrite-strings -Wpointer-arith
+WARN_GCC := -Wlogical-op -Wduplicated-cond -Wduplicated-branches -Wcast-align=strict
 
 WARN_CXX := -Wall -Wextra -Wshadow -Wundef -Wvla -Wcast-qual -Wformat=2 -Wwrite-strings -Wpointer-arith
 
@@ -44,6 +45,8 @@ MODE_debug    := -O0 -g3 -DKVT_SLOW_CHECKS
 MODE_sanitize := -O1 -g3 -DKVT_SLOW_CHECKS -fno-omit-frame-pointer -fsanitize=address,undefined \
                  -fno-sanitize-recover=all
 MODE_coverage := -O0 -g --coverage
+# The branches that are counted are those of sim/, runtime/ and cli/: kernels run at full speed.
+build/coverage/kernels/%.o: MODE_coverage := -O2 -g
 
 # pkg-config is asked once, and only when the first recipe needs it: on a bare machine it is
 # installed by then. Debian's HDF5 is called hdf5-serial.
@@ -88,7 +91,7 @@ EMULATE_C   = gcc -std=c11 -O1 -g $(WERROR) $(ALL_CPPFLAGS) -DKVT_CUDA=1 -ffp-co
               -fno-sanitize-recover=all
 
 ALL_CPPFLAGS = -I. -D_POSIX_C_SOURCE=200809L $(if $(X86),-DKVT_X86) -DKVT_VERSION='"$(VERSION)"' $(PKG_CFLAGS) $(CPPFLAGS)
-ALL_CFLAGS   = -std=c11 $(WARN) $(WERROR) -ffp-contract=off $(OPENMP) $(MODE_$(MODE)) $(CFLAGS)
+ALL_CFLAGS   = -std=c11 $(WARN) $(if $(findstring clang,$(CC)),,$(WARN_GCC)) $(WERROR) -ffp-contract=off $(OPENMP) $(MODE_$(MODE)) $(CFLAGS)
 ALL_LDFLAGS  = $(LTO) $(OPENMP) $(filter -fsanitize=% --coverage,$(MODE_$(MODE))) $(LDFLAGS)
 # Debian's shared HDF5 pulls in 40 libraries that we never call (curl, Kerberos, LDAP): 6 ms at every
 # start. The static one does not; where it is missing the shared one serves.
@@ -113,6 +116,8 @@ CLI_SRC   := $(wildcard cli/*.c)
 BENCH_SRC := $(wildcard tests/bench_*.c)
 FUZZERS   := $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_OBJ  := $(patsubst %.c,build/fuzz/%.o,$(SIM_SRC) cli/table.c cli/server_row.c cli/server_load.c tests/fuzz/place.c)
+ANALYSED  := $(filter-out runtime/device_cuda.c,$(SIM_SRC) $(REAL_SRC) kernels/cuda/gemm.c $(CLI_SRC) \
+             $(wildcard tests/*.c tests/fuzz/*.c tests/anomalies/*.c))
 TEST_SRC  := $(filter-out $(BENCH_SRC) tests/digests.c tests/swarm.c,$(wildcard tests/*.c))
 HEADERS   := $(filter-out $(OTHER_ISA),$(foreach d,$(SIM_DIRS:%=sim/%) $(REAL_DIRS) cli tests,$(wildcard $(d)/*.h)))
 LIB_OBJ   := $(patsubst %.c,$(B)/%.o,$(SIM_SRC) $(REAL_SRC) $(filter-out cli/main.c,$(CLI_SRC)))
@@ -128,7 +133,7 @@ EMULATED  := $(patsubst %,build/emulate/%.o,$(notdir $(filter-out tests/cuda/on_
 REFERENCE := $(patsubst %,build/emulate/%.o,$(wildcard kernels/*.c) kernels/cuda/gemm.c sim/base/status.c sim/base/assert.c)
 ENGINE    := $(patsubst %,build/emulate/%.o,$(wildcard runtime/*.c) tests/cuda/engine.c) \
              $(filter-out build/emulate/main.% build/emulate/emulation.% $(patsubst tests/cuda/%,build/emulate/%.o,$(filter-out %/emulated.cc,$(wildcard tests/cuda/*.c[cu]))),$(EMULATED))
-DEPS      := $(FUZZ_OBJ:.o=.d) $(REPLAY:.o=.d) $(B)/tests/swarm.d $(EMULATED:.o=.d) $(REFERENCE:.o=.d) $(ENGINE:.o=.d) $(LIB_OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(BENCHES:=.d) $(ALONE:.ok=.d) $(B)/cli/main.d
+DEPS      := $(FUZZ_OBJ:.o=.d) $(REPLAY:.o=.d) $(B)/tests/swarm.d $(EMULATED:.o=.d) $(REFERENCE:.o=.d) $(ENGINE:.o=.d) $(LIB_OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(BENCHES:=.d) $(ALONE:.ok=.d) $(B)/cli/main.d $(ANALYSED:%.c=build/analyse/%.d)
 
 Q   := $(if $(filter 1,$(V)),,@)
 say  = @printf '  %-5s %s\n' $(1) '$@'
@@ -232,6 +237,15 @@ perf-gate: all ## instructions of six fixed runs: none may grow by more than 3 %
 
 fuzz: $(FUZZERS) ## each parser and small whole runs against random bytes, TIME seconds each
 	@scripts/fuzz.sh $(TIME) $(FUZZERS)
+
+# Of each file one stamp: what was not changed is not looked at again. gcc's analyser loses memory that
+# is kept behind a pointer (malloc-leak: the sanitizer build and clang look for leaks), values that a loop sets
+# (uninitialized). A test may crash where memory ran out (null). What clang-tidy is asked stands in .clang-tidy.
+ANALYSE_CPP = $(if $(filter sim/base/status.c,$(1)),,-include scripts/analyse.h) -D_DEFAULT_SOURCE= -D_GNU_SOURCE= $(ALL_CPPFLAGS)
+analyse: ## clang-tidy, cppcheck, gcc -fanalyzer and shellcheck over what was changed since the last time
+	@scripts/bootstrap.sh analyse
+	@$(MAKE) --no-print-directory WERROR=-Werror $(ANALYSED:%.c=build/analyse/%.ok)
+	$(Q)shellcheck $$(git ls-files '*.sh' .ci/run)
 
 coverage: ## lines that the quick tests run, file by file
 	@$(MAKE) --no-print-directory MODE=coverage test
@@ -409,9 +423,19 @@ $(B)/%.h.ok: %.h Makefile | bootstrap
 	$(Q)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(call isa,$*) -Wno-pedantic -fsyntax-only -MMD -MP -MT $@ -MF $(@:.ok=.d) -x c $<
 	@touch $@
 
+build/analyse/%.ok: %.c .clang-tidy tests/.clang-tidy scripts/analyse.h Makefile
+	@mkdir -p $(@D)
+	$(call say,LOOK)
+	$(Q)gcc -std=c11 -O1 $(OPENMP) $(call isa,$*) $(call ANALYSE_CPP,$<) $(WERROR) -Wnull-dereference -fanalyzer \
+	    -Wno-analyzer-malloc-leak -Wno-analyzer-use-of-uninitialized-value \
+	    $(if $(filter tests/%,$<),-Wno-analyzer-null-dereference -Wno-analyzer-possible-null-dereference -Wno-analyzer-possible-null-argument) -MMD -MP -MT $@ -MF $(@:.ok=.d) -c -o /dev/null $<
+	$(Q)clang-tidy --quiet $< -- -std=c11 $(OPENMP) $(call isa,$*) $(call ANALYSE_CPP,$<) 2>/dev/null
+	$(Q)cppcheck --quiet --enable=warning,performance,portability --std=c11 --inline-suppr --error-exitcode=1 -I. $(filter -D%,$(ALL_CPPFLAGS)) $<
+	@touch $@
+
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all bootstrap bootstrap-check demo test check check-report twins mutants mutants-here bench fuzz coverage lint alone docs \
+.PHONY: all bootstrap bootstrap-check demo test check check-report twins mutants mutants-here bench fuzz analyse coverage lint alone docs \
         notebooks cuda cuda-emulated device-check \
         install uninstall clean help
 -include $(wildcard $(DEPS))

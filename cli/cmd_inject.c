@@ -281,7 +281,7 @@ static enum kvt_status run_all(const struct kvt_cli *cli, struct kvt_inject_repo
                                struct kvt_campaign_options *how, struct kvt_err *err)
 {
     static struct kvt_config config;
-    struct kvt_inject_store store = {.journal = {.file = -1}};
+    static struct kvt_inject_store store = {.journal = {.file = -1}};
     uint64_t seed = 0;
     enum kvt_status status = KVT_OK;
     bool stores = cli->output != NULL && !cli->print_config && !report->print_plan;

@@ -292,7 +292,9 @@ static enum kvt_status fit_rows(struct study *s, struct kvt_reproduced_list *lis
         const struct kvt_config_residual *r = &s->residuals[i];
         bool moves = fabs(r->layer) > 0 || fabs(r->request) > 0;
         s->wanted[i] = s->base[i].supported && (moves || s->resamples > 0);
-        s->fitted[i] = s->wanted[i] ? (struct kvt_server_run){0} : s->base[i];
+        s->fitted[i] = s->base[i];
+        if (s->wanted[i])
+            s->fitted[i] = (struct kvt_server_run){0};
     }
     return run_rows(s, s->fitted, s->resamples, err);
 }

@@ -57,7 +57,7 @@ static int32_t minor_version(const char *text)
     for (const char *at = strstr(text, "0."); at != NULL; at = strstr(at + 1, "0.")) {
         bool inside = at > text && (isdigit((unsigned char)at[-1]) || at[-1] == '.');
         if (!inside && isdigit((unsigned char)at[2]))
-            return atoi(at + 2);
+            return (int32_t)strtol(at + 2, NULL, 10);
     }
     return 0;
 }

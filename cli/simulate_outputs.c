@@ -21,7 +21,7 @@ static enum kvt_status begin_export(struct kvt_simulate_outputs *outputs, const 
     while (format < KVT_EXCHANGE_COUNT && (strlen(kvt_exchange_names[format]) != bytes ||
                                            memcmp(kvt_exchange_names[format], text, bytes) != 0))
         format++;
-    if (format == KVT_EXCHANGE_COUNT || colon[1] == '\0')
+    if (colon == NULL || format == KVT_EXCHANGE_COUNT || colon[1] == '\0')
         return kvt_err_set(err, KVT_EUSAGE,
                            "--export: want vllm:FILE, sglang:FILE or llm-d:FILE, got \"%.80s\"",
                            text);

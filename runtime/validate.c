@@ -83,8 +83,8 @@ static double predicted_time(void *context, int32_t replica, const struct kvt_st
     struct kvt_step_load load = kvt_des_load(step);
     double time = kvt_predictor_step(predictor, &load);
     if (w->checked_steps) {
-        double pages = (double)(step->context + step->pairs / (step->prompt_tokens + 1)) /
-                       state->spec.page_tokens;
+        int64_t before = step->pairs / (step->prompt_tokens + 1); /* a prompt token, on average */
+        double pages = (double)(step->context + before) / state->spec.page_tokens;
         time += kvt_predictor_tag_check(predictor, pages);
         time += w->copy_s * (double)step->copied_tokens;
     }

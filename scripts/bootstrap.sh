@@ -5,6 +5,7 @@
 #   bootstrap.sh check    what `make check` needs besides
 #   bootstrap.sh notebooks   what `make notebooks` needs
 #   bootstrap.sh spin     what `make spin` needs
+#   bootstrap.sh analyse|coverage   what `make analyse` and `make coverage` need
 #
 # Each row asks for a thing (a program, a pkg-config module, a header), not for a package, so that
 # a machine set up in another way is left alone. With everything there, apt is not called. Without
@@ -63,8 +64,16 @@ notebooks)
 spin)
     need spin program spin
     ;;
+analyse)
+    need clang-tidy program clang-tidy
+    need cppcheck program cppcheck
+    need shellcheck program shellcheck
+    ;;
+coverage)
+    need gcovr program gcovr
+    ;;
 *)
-    echo "usage: bootstrap.sh build|check|notebooks|spin" >&2
+    echo "usage: bootstrap.sh build|check|notebooks|spin|analyse|coverage" >&2
     exit 2
     ;;
 esac

@@ -2,6 +2,7 @@
 # The command line from outside: exit codes, and what goes to stdout and what to stderr.
 #
 #   cli.sh KVTWIN        run from the repository's root
+# shellcheck disable=SC2016,SC2086  # messages hold backquotes; $few and $long are lists of options
 set -u
 kvtwin=$1
 work=$(mktemp -d)
@@ -650,7 +651,8 @@ for turn in 1 3 5 2 4; do
     kill -KILL $pid 2>/dev/null
     wait $pid 2>/dev/null
 done
-run "another seed" $([ -e "$work/cut.h5" ] && echo 0 || echo 3) sweep $sweep $many --seed 2 -o "$work/cut.h5"
+[ -e "$work/cut.h5" ] && refused=0 || refused=3
+run "another seed" $refused sweep $sweep $many --seed 2 -o "$work/cut.h5"
 run "the rest of a sweep" 0 sweep $sweep $many -o "$work/cut.h5"
 [ ! -e "$work/cut.h5.journal.0" ] || fail "the journal is left"
 cmp -s "$work/many.h5" "$work/cut.h5" || fail "the file differs from that of an uninterrupted sweep"

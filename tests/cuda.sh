@@ -112,6 +112,7 @@ runtime_mutant() { # runtime_mutant NAME SOURCE SED TEST
         failed=$((failed + 1))
         return
     fi
+    # shellcheck disable=SC2046  # a list of objects
     $compile -c -o "$work/mutant.o" "$work/mutant.c" &&
         $link -o "$work/engine" $(echo "$objects" | sed "s|$build/$2.o|$work/mutant.o|") || exit 1
     if timeout 120 "$work/engine" "$4" >"$work/out" 2>&1; then

@@ -34,6 +34,7 @@ done
 for command in $commands; do
     grep -q "^\\.BI* \"*kvtwin $command" "$page" || { echo "$page: lacks the command $command" >&2; failed=1; }
 done
+# shellcheck disable=SC2013  # each is a word
 for command in $(sed -n 's/^\.BI* "*kvtwin \([a-z][a-z]*\).*/\1/p' "$page" | sort -u); do
     echo "$commands" | grep -qx "$command" || { echo "$page: has the command $command, which --help lacks" >&2; failed=1; }
 done

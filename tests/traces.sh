@@ -23,7 +23,7 @@ while read -r name rest; do
     "$kvtwin" trace generate -q -o "$work/$name" $rest || fail "cannot make $name again"
     cmp -s "$work/$name" "traces/$name" || fail "traces/$name is not what its command makes"
 done <"$work/list"
-[ "$count" -eq "$(ls traces/*.csv | wc -l)" ] || fail "traces/README.md makes $count of the traces"
+[ "$count" -eq "$(find traces -name '*.csv' | wc -l)" ] || fail "traces/README.md makes $count of the traces"
 
 # ---- exit codes ----
 # expect CODE TEXT ARGUMENT...: `kvtwin trace` exits with CODE and says TEXT on stderr.
@@ -89,7 +89,7 @@ grep -q '"block_reuse": 0.3678' "$work/stats.json" || fail "stats.json lacks the
 # ---- nothing half-written ----
 (ulimit -f 8 && "$kvtwin" trace import -q traces/mooncake-sample.csv -o "$work/cut.csv") 2>"$work/err"
 [ $? -eq 4 ] || fail "a write that fails is not exit code 4"
-[ -z "$(ls "$work" | grep cut)" ] || fail "a part of an output was left behind"
+[ -z "$(find "$work" -name 'cut*')" ] || fail "a part of an output was left behind"
 
 [ "$failed" -eq 0 ] && echo "tests/traces.sh: $count checks passed"
 [ "$failed" -eq 0 ]

@@ -17,7 +17,9 @@ mkdir "$work/place"
 (
     cd "$work/place" || exit 1
     set -e
+    # shellcheck disable=SC2154  # set by the commands
     trap '[ $? -eq 0 ] || echo "tests/tutorial.sh: failed in the block at line $block" >&2' EXIT
+    # shellcheck source=/dev/null
     . "$work/commands"
 ) >"$work/out" 2>"$work/err" || { cat "$work/err" >&2; exit 1; }
 for file in report.html compared.html crash.html trace.json bench.json; do

@@ -19,6 +19,7 @@ twin() { # twin NAME KVTWIN OPTION...: run and compare with $work/want.*
     name=$1
     shift
     count=$((count + 1))
+    # shellcheck disable=SC2086  # a list of options
     "$@" simulate "$config" -q --format json -o "$work/got.h5" $options >"$work/got.json" 2>"$work/err"
     code=$?
     if [ $code -ne 0 ]; then
@@ -65,6 +66,7 @@ done
 # Resamples: threads of their own, and logarithms and exponentials that no run without them needs.
 config=configs/examples/quickstart.yaml
 options="--resamples 6"
+# shellcheck disable=SC2086  # a list of options
 "$reference" simulate $config -q --format json -o "$work/want.h5" $options >"$work/want.json" ||
     failed=$((failed + 1))
 for kvtwin in "$@"; do

@@ -182,7 +182,7 @@ static void read_text(struct reader *r, const yaml_node_t *map, const char *key,
     if (strlen(text) >= bytes || text[0] == '\0')
         FAIL(r, node, "%s: want 1 to %zu characters, got %zu", key, bytes - 1, strlen(text));
     else
-        strcpy(out, text);
+        snprintf(out, bytes, "%s", text);
 }
 
 /* {dim: number} or {dim: [min, max]} */
@@ -398,7 +398,7 @@ static void read_lists(struct reader *r, const yaml_node_t *map, struct kvt_law 
         if (law->points != 0 && law->points != count)
             FAIL(r, list, "%s: want %d items as in \"at\", got %d", key->key, law->points, count);
         law->points = law->points == 0 ? count : law->points < count ? law->points : count;
-        double *out = (double *)((char *)law + key->offset);
+        double *out = (void *)((char *)law + key->offset);
         for (int32_t k = 0; k < count; k++)
             read_quantity(r, item(r, list, (size_t)k), key->key, key->dimension, key->positive,
                           &out[k]);
@@ -453,7 +453,7 @@ static void read_numbers(struct reader *r, const yaml_node_t *map, struct kvt_la
             FAIL(r, node, "%s: law \"%s\" does not take it", key->key, kvt_law_names[law->kind]);
         if (node != NULL && (needed || taken) && i < NUMBER_KEYS)
             read_quantity(r, node, key->key, key->dimension, key->positive,
-                          (double *)((char *)law + key->offset));
+                          (void *)((char *)law + key->offset));
     }
     if (law->skew > 1.0)
         FAIL(r, map, "skew: want 0 to 1, got %g", law->skew);

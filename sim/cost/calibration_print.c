@@ -169,7 +169,9 @@ static void print_grid(const struct kvt_law *law, FILE *out)
     struct kvt_range grid[KVT_DIM_COUNT];
     for (int d = 0; d < KVT_DIM_COUNT; d++) {
         bool fixed = law->when[d].max > 0.0 && law->when[d].min == law->when[d].max;
-        grid[d] = fixed ? (struct kvt_range){0} : law->grid[d];
+        grid[d] = law->grid[d];
+        if (fixed)
+            grid[d] = (struct kvt_range){0};
     }
     print_ranges("  grid: {", grid, out);
 }

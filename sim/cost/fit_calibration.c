@@ -83,13 +83,16 @@ enum kvt_status kvt_kernel_rule_parse(struct kvt_kernel_rule *rule, const char *
             return kvt_err_set(err, KVT_EUSAGE,
                                "kernel: want a hidden size after \":\", got \"%.60s\"", text);
     }
-    strcpy(rule->kernel, kernel + 1);
+    snprintf(rule->kernel, sizeof rule->kernel, "%s", kernel + 1);
     return KVT_OK;
 }
 
 static bool same_when(const struct kvt_law *a, const struct kvt_law *b)
 {
-    return memcmp(a->when, b->when, sizeof a->when) == 0;
+    for (int d = 0; d < KVT_DIM_COUNT; d++)
+        if (a->when[d].min != b->when[d].min || a->when[d].max != b->when[d].max)
+            return false;
+    return true;
 }
 
 static bool has_law(const struct kvt_calibration *c, const struct kvt_law *law)

@@ -159,8 +159,10 @@ static void set_knots(struct kvt_surface_axis *axis, const struct kvt_form_axis 
         return;
     }
     double first = scratch[0];
-    for (; first < form->doubling && axis->count + 2 < form->knots; first *= 2.0)
+    while (first < form->doubling && axis->count + 2 < form->knots) {
         axis->at[axis->count++] = first;
+        first *= 2.0;
+    }
     double low = log(first), high = log(scratch[distinct - 1]);
     int32_t rest = form->knots - axis->count;
     for (int32_t i = 0; i < rest; i++) {

@@ -67,6 +67,7 @@ static double bend_tokens(struct freezer *f, bool *surface)
 static void row_segments(struct kvt_cost_row *row, const int64_t at[], const kvt_ticks time[],
                          int32_t count)
 {
+    kvt_assert(count >= 2);
     row->segments = count - 1;
     row->value[0] = time[0];
     for (int32_t s = 0; s < row->segments; s++) {

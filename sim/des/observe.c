@@ -117,6 +117,7 @@ void kvt_observe_effect(struct kvt_observer *observer, const struct kvt_effect *
         observer->last_token[r] = now;
         break;
     case KVT_EFFECT_FINISH:
+        kvt_assert(gaps != NULL);
         observer->finish[r] = now;
         gaps->measured -= effect->value != 0 && is_measured(observer, r);
         break;
@@ -124,6 +125,7 @@ void kvt_observe_effect(struct kvt_observer *observer, const struct kvt_effect *
     case KVT_EFFECT_ABORT:
         if (effect->value == 0)
             break;
+        kvt_assert(gaps != NULL);
         observer->last_token[r] = gaps->last;
         gaps->measured -= is_measured(observer, r);
         break;

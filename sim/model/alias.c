@@ -205,7 +205,8 @@ static enum kvt_status load_named(struct kvt_model *model, const char *name, str
 {
     struct search *search = calloc(1, sizeof *search);
     char *files[FILES_MAX], *folder = kvt_path_join(kvt_data_folder(), "configs/models");
-    int32_t dtype, count = folder == NULL ? 0 : kvt_folder_files(folder, ".yaml", files, FILES_MAX);
+    int32_t dtype = -1;
+    int32_t count = folder == NULL ? 0 : kvt_folder_files(folder, ".yaml", files, FILES_MAX);
     count = count < 0 ? 0 : count;
     enum kvt_status status = KVT_OK;
     if (search == NULL || folder == NULL)

@@ -119,7 +119,7 @@ static void write_requests(struct writer *w, const struct kvt_result *r)
 static void series_write(struct writer *w, hid_t group, const struct kvt_series *series,
                          const char *const gauges[], const double units[])
 {
-    double *means = (double *)w->scratch, ns = (double)KVT_TICKS_PER_NS;
+    double *means = (void *)w->scratch, ns = (double)KVT_TICKS_PER_NS;
     kvt_assert(series->used <= BLOCK_ROWS);
     for (int32_t g = 0; g < KVT_GAUGE_COUNT && !w->h5.failed; g++) {
         for (int32_t i = 0; i < series->used; i++)

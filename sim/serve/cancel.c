@@ -51,6 +51,7 @@ void kvt_core_cancel(struct kvt_core *core, int32_t r)
     struct kvt_replica *away =
         request->decode_replica != KVT_NONE ? &core->replicas[request->decode_replica] : NULL;
     struct kvt_replica *runs = away != NULL ? away : home;
+    kvt_assert(runs != NULL);
     int32_t generated =
         state == KVT_REQUEST_RUNNING ? kvt_batch_generated(&runs->batch, r) : request->generated;
     kvt_core_note(core, KVT_DECIDE_ABORT, r, runs->id, generated);
@@ -58,18 +59,23 @@ void kvt_core_cancel(struct kvt_core *core, int32_t r)
     request->state = KVT_REQUEST_ABORTED;
     switch (state) {
     case KVT_REQUEST_RESERVING:
+        kvt_assert(away != NULL);
         leave_queue(core, away, &away->reserving, r);
         break;
     case KVT_REQUEST_WAITING:
+        kvt_assert(home != NULL);
         leave_queue(core, home, &home->waiting, r);
         break;
     case KVT_REQUEST_PREFILL:
+        kvt_assert(home != NULL);
         leave_prefill(core, home, r);
         break;
     case KVT_REQUEST_READY:
+        kvt_assert(away != NULL);
         kvt_queue_remove(&away->ready, core->requests, r);
         break;
     case KVT_REQUEST_RETRACTED:
+        kvt_assert(away != NULL);
         leave_queue(core, away, &away->retracted, r);
         break;
     case KVT_REQUEST_RUNNING:

@@ -149,7 +149,7 @@ static int64_t layer_width(const struct kvt_model *model, const struct kvt_layer
  * 1024 x 201,088). Without the sort (vLLM from 0.16 on, SGLang): bf16 and fp32. */
 static double sampler_bytes(const struct kvt_memory_want *want)
 {
-    bool sorts = want->engine == KVT_ENGINE_VLLM && (want->version == 0 || want->version < 16);
+    bool sorts = want->engine == KVT_ENGINE_VLLM && want->version < 16;
     return sorts ? 38.4 : 6.0;
 }
 
@@ -356,11 +356,12 @@ static void suggest(const struct plan *plan, char *text, size_t bytes)
     size_t used = 0;
     const char *sep = "";
     text[0] = '\0';
-    for (double f = 0.5; f < 0.971 && used < bytes; f += 0.01) {
-        other.fraction = f;
-        if (f <= plan->memory->fraction || !fits(&other))
+    for (int percent = 50; percent <= 97; percent++) {
+        other.fraction = percent / 100.0;
+        if (other.fraction <= plan->memory->fraction || !fits(&other))
             continue;
-        used += (size_t)snprintf(text + used, bytes - used, "%smemory.fraction %.2f", sep, f);
+        used += (size_t)snprintf(text + used, bytes - used, "%smemory.fraction %.2f", sep,
+                                 other.fraction);
         sep = ", or ";
         break;
     }
@@ -381,8 +382,8 @@ static void suggest(const struct plan *plan, char *text, size_t bytes)
             plan->want->weights_set ? plan->want->weights : plan->want->model->weights;
         if (kvt_weight_bits(other.weights) >= kvt_weight_bits(now) || !fits(&other))
             continue;
-        used += (size_t)snprintf(text + used, bytes - used, "%sweights %s", sep,
-                                 kvt_weight_dtype_names[other.weights]);
+        snprintf(text + used, bytes - used, "%sweights %s", sep,
+                 kvt_weight_dtype_names[other.weights]);
         break;
     }
 }

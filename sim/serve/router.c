@@ -43,7 +43,7 @@ int32_t kvt_router_choose(struct kvt_core *core, enum kvt_role role, int32_t r)
 {
     struct kvt_pool *pool = &core->pools[role];
     kvt_assert(pool->count > 0);
-    int32_t chosen = pool->first;
+    int32_t chosen;
     switch (pool->router) {
     case KVT_ROUTER_ROUND_ROBIN:
         chosen = pool->first + pool->turn;
@@ -58,6 +58,7 @@ int32_t kvt_router_choose(struct kvt_core *core, enum kvt_role role, int32_t r)
         chosen = least_tokens(core, pool);
         break;
     case KVT_ROUTER_COUNT:
+    default:
         kvt_unreachable();
     }
     core->replicas[chosen].load_tokens += core->requests[r].input;

@@ -37,7 +37,7 @@ simulate() { # simulate KIND N OPTION...: false when the Nth call was never made
 each() { # each KIND STEP OPTION...
     kind=$1 step=$2 n=$2
     shift 2
-    while simulate "$kind" $n "$@" && [ $failed -lt 5 ]; do n=$((n + step)); done
+    while simulate "$kind" "$n" "$@" && [ "$failed" -lt 5 ]; do n=$((n + step)); done
 }
 
 for kind in write rename fsync read; do
