@@ -247,8 +247,19 @@ analyse: ## clang-tidy, cppcheck, gcc -fanalyzer and shellcheck over what was ch
 	@$(MAKE) --no-print-directory WERROR=-Werror $(ANALYSED:%.c=build/analyse/%.ok)
 	$(Q)shellcheck $$(git ls-files '*.sh' .ci/run)
 
-coverage: ## lines that the quick tests run, file by file
-	@$(MAKE) --no-print-directory MODE=coverage test
+# Everything that is quick and the slow tests too, less the suites that only run kernels.
+COVER_SUITES = $(filter-out attention gemm_kernels int4_kernels kv_write elementwise tag_check,\
+               $(shell sed -n 's/^ *X(\([a-z_0-9]*\)).*/\1/p' tests/suites.h))
+coverage: ## branches of sim/ and runtime/ that the tests take; sources in build/coverage/index.html (minutes)
+	@scripts/bootstrap.sh coverage
+	@$(MAKE) --no-print-directory MODE=coverage build/coverage/kvtwin build/coverage/check build/coverage/replay build/coverage/swarm
+	$(Q)find build/coverage -name '*.gcda' -delete
+	$(Q)build/coverage/check --slow $(COVER_SUITES) >build/coverage/check.log || { tail -n 40 build/coverage/check.log; exit 1; }
+	$(Q)tests/cli.sh build/coverage/kvtwin
+	$(Q)tests/traces.sh build/coverage/kvtwin
+	$(Q)tests/anomalies/run.sh build/coverage/kvtwin
+	$(Q)build/coverage/replay
+	$(Q)build/coverage/swarm 1 20
 	@scripts/coverage.sh build/coverage
 
 lint: ## include table, sizes, names, format

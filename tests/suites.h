@@ -28,6 +28,7 @@
     X(recipe)           \
     X(host)             \
     X(errors)           \
+    X(nonsense)         \
     X(fit)              \
     X(fit_parameters)   \
     X(bench_table)      \

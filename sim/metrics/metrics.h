@@ -45,6 +45,7 @@ static inline int32_t kvt_histogram_bin(kvt_ticks value)
 static inline uint64_t kvt_histogram_bin_low(int32_t bin)
 {
     int32_t shift = bin < 2 * KVT_BINS_PER_OCTAVE ? 0 : bin / KVT_BINS_PER_OCTAVE - 1;
+    kvt_assert(shift < 64);
     return (uint64_t)(bin - shift * KVT_BINS_PER_OCTAVE) << shift;
 }
 

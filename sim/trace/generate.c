@@ -112,6 +112,7 @@ static double on_off_gap(struct clock *clock)
 static int64_t clock_gap(struct clock *clock)
 {
     const struct kvt_trace_spec *spec = clock->spec;
+    kvt_assert(spec != NULL);
     double gap = clock->scale;
     switch (spec->gaps) {
     case KVT_GAPS_POISSON:
