@@ -13,31 +13,25 @@ static size_t align256(size_t bytes)
     return (bytes + 255) & ~(size_t)255;
 }
 
-/* FP8, behind cuBLAS's own: a in E4M3, its scales, and out where m is not a multiple of 16. */
+/* FP8: where in the workspace, behind cuBLAS's own, are a in E4M3, its scales, and out where m is
+ * not a multiple of 16. */
 struct scratch {
-    kvt_e4m3 *a8;
-    float *scale;
-    kvt_bf16 *out;
-    size_t bytes;
+    size_t a8, scale, out, bytes;
 };
 
-static struct scratch scratch_of(const struct kvt_gemm *gemm, void *workspace)
+static struct scratch scratch_of(const struct kvt_gemm *gemm)
 {
     size_t m = (size_t)padded(gemm->m), n = (size_t)gemm->n, k = (size_t)gemm->k;
-    char *next = (char *)workspace + KVT_CUDA_BLAS_BYTES;
-    struct scratch scratch = {.a8 = (kvt_e4m3 *)next};
-    next += align256(m * k);
-    scratch.scale = (float *)(void *)next;
-    next += align256(m * sizeof(float));
-    scratch.out = (kvt_bf16 *)(void *)next;
-    next += align256(m * n * sizeof(kvt_bf16));
-    scratch.bytes = (size_t)(next - (char *)workspace);
-    return scratch;
+    struct scratch at = {.a8 = KVT_CUDA_BLAS_BYTES};
+    at.scale = at.a8 + align256(m * k);
+    at.out = at.scale + align256(m * sizeof(float));
+    at.bytes = at.out + align256(m * n * sizeof(kvt_bf16));
+    return at;
 }
 
 size_t kvt_cuda_gemm_workspace_bytes(const struct kvt_gemm *gemm)
 {
-    return gemm->weights == KVT_GEMM_BF16 ? KVT_CUDA_BLAS_BYTES : scratch_of(gemm, NULL).bytes;
+    return gemm->weights == KVT_GEMM_BF16 ? KVT_CUDA_BLAS_BYTES : scratch_of(gemm).bytes;
 }
 
 enum kvt_status kvt_cuda_gemm(const struct kvt_gemm *gemm, void *workspace, void *stream,
@@ -45,19 +39,20 @@ enum kvt_status kvt_cuda_gemm(const struct kvt_gemm *gemm, void *workspace, void
 {
     if (gemm->weights == KVT_GEMM_BF16 || gemm->m < 1)
         return kvt_cuda_gemm_bf16(gemm, workspace, stream, err);
-    struct scratch scratch = scratch_of(gemm, workspace);
+    struct scratch at = scratch_of(gemm);
+    kvt_e4m3 *a8 = (void *)((char *)workspace + at.a8);
+    float *scale = (void *)((char *)workspace + at.scale);
+    kvt_bf16 *out = (void *)((char *)workspace + at.out);
     struct kvt_gemm whole = *gemm;
     whole.m = padded(gemm->m);
-    whole.out = scratch.out;
+    whole.out = out;
     /* Rows that are padding: codes and scales of 0. */
     size_t rows = (size_t)gemm->m, rest = (size_t)(whole.m - gemm->m), k = (size_t)gemm->k;
-    KVT_TRY(kvt_cuda_fill(scratch.a8 + rows * k, 0, rest * k, stream, err));
-    KVT_TRY(kvt_cuda_fill(scratch.scale + rows, 0, rest * sizeof(float), stream, err));
-    KVT_TRY(
-        kvt_cuda_quantise_rows(gemm->a, gemm->m, gemm->k, scratch.a8, scratch.scale, stream, err));
-    KVT_TRY(kvt_cuda_gemm_fp8(&whole, scratch.a8, scratch.scale, workspace, stream, err));
-    return kvt_cuda_copy(gemm->out, scratch.out, rows * (size_t)gemm->n * sizeof(kvt_bf16), stream,
-                         err);
+    KVT_TRY(kvt_cuda_fill(a8 + rows * k, 0, rest * k, stream, err));
+    KVT_TRY(kvt_cuda_fill(scale + rows, 0, rest * sizeof(float), stream, err));
+    KVT_TRY(kvt_cuda_quantise_rows(gemm->a, gemm->m, gemm->k, a8, scale, stream, err));
+    KVT_TRY(kvt_cuda_gemm_fp8(&whole, a8, scale, workspace, stream, err));
+    return kvt_cuda_copy(gemm->out, out, rows * (size_t)gemm->n * sizeof(kvt_bf16), stream, err);
 }
 
 /* ---- INT4 with many rows ---- */
