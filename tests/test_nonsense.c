@@ -246,7 +246,7 @@ static void in_a_benchmark(void)
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         struct trial trial = {.read = read_bench, .what = texts[i]};
         try_all(&trial, texts[i], true);
-        CHECK(trial.refused > 10);
+        CHECK(trial.refused > 0);
     }
 }
 
