@@ -59,6 +59,11 @@ enum kvt_status kvt_err_set(struct kvt_err *err, enum kvt_status status, const c
 enum kvt_status kvt_err_at(struct kvt_err *err, enum kvt_status status, struct kvt_where where,
                            const char *format, ...) __attribute__((cold, format(printf, 4, 5)));
 
+#ifdef KVT_ANALYSE /* what an analyser cannot see from another file: both return their status */
+#define kvt_err_set(err, status, ...) ((void)kvt_err_set((err), (status), __VA_ARGS__), (status))
+#define kvt_err_at(err, status, ...)  ((void)kvt_err_at((err), (status), __VA_ARGS__), (status))
+#endif
+
 /* One clause for a status, as the man page lists it. */
 const char *kvt_status_text(enum kvt_status status);
 

@@ -70,8 +70,13 @@ enum kvt_status kvt_points_choose(const struct kvt_points *points, int64_t point
     int32_t count = given + domains + more_count;
     const char **sets = calloc((size_t)count + 1, sizeof *sets);
     char **own = calloc((size_t)domains + 1, sizeof *own);
-    bool whole = sets != NULL && own != NULL;
-    for (int32_t i = 0; whole && i < given; i++)
+    if (sets == NULL || own == NULL) {
+        free(own);
+        free(sets);
+        return kvt_err_set(err, KVT_ENOMEM, "%s: no memory for a point", points->path);
+    }
+    bool whole = true;
+    for (int32_t i = 0; i < given; i++)
         sets[i] = points->sets[i];
     for (int32_t i = 0; whole && i < domains; i++) {
         own[i] = set_of(points, point, i);
@@ -86,7 +91,7 @@ enum kvt_status kvt_points_choose(const struct kvt_points *points, int64_t point
                                   points->folder, sets, count, err);
     else
         kvt_err_set(err, KVT_ENOMEM, "%s: no memory for a point", points->path);
-    for (int32_t i = 0; own != NULL && i < domains; i++)
+    for (int32_t i = 0; i < domains; i++)
         free(own[i]);
     free(own);
     free(sets);

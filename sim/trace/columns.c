@@ -197,6 +197,7 @@ static enum kvt_status columns_check_ids(const struct kvt_columns *columns,
 static void *fit(void *column, size_t bytes)
 {
     void *smaller = realloc(column, bytes);
+    /* cppcheck-suppress memleak ; one of the two is returned, and is the block */
     return smaller != NULL ? smaller : column;
 }
 
