@@ -171,13 +171,10 @@ static enum kvt_status run(const struct kvt_cli *cli, struct kvt_err *err)
         KVT_TRY(kvt_output_begin(&output, cli->output, err));
     enum kvt_status status = kvt_bench_run(&bench, backend, err);
     if (status == KVT_OK && cli->output != NULL) {
-        FILE *file = fopen(output.temp_path, "w");
+        FILE *file = kvt_output_stream(&output, err);
         if (file != NULL)
             write_csv(&bench, file);
-        if (file == NULL || fclose(file) != 0)
-            status = kvt_err_set(err, KVT_EIO, "%s: cannot write", cli->output);
-        if (status == KVT_OK)
-            status = kvt_output_commit(&output, err);
+        status = file != NULL ? kvt_output_commit(&output, err) : KVT_EIO;
     }
     kvt_output_abandon(&output);
     if (status != KVT_OK)

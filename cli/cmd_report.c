@@ -56,22 +56,15 @@ static enum kvt_status write_page(const struct shown *what, const char *path, st
 {
     struct kvt_output output;
     KVT_TRY(kvt_output_begin(&output, path, err));
-    FILE *file = fopen(output.temp_path, "w");
-    enum kvt_status status = KVT_OK;
-    if (file == NULL) {
-        status = kvt_err_set(err, KVT_EIO, "%s: cannot write: %s", path, strerror(errno));
-    } else {
+    FILE *file = kvt_output_stream(&output, err);
+    enum kvt_status status = KVT_EIO;
+    if (file != NULL)
         status = what->run != NULL ? kvt_report_html(what->run, file, err)
                                    : kvt_points_page_html(what->points, file, err);
-        bool failed = ferror(file) != 0;
-        if ((fclose(file) != 0 || failed) && status == KVT_OK)
-            status = kvt_err_set(err, KVT_EIO, "%s: cannot write: %s", path, strerror(errno));
-    }
-    if (status != KVT_OK) {
-        kvt_output_abandon(&output);
-        return status;
-    }
-    return kvt_output_commit(&output, err);
+    if (status == KVT_OK)
+        return kvt_output_commit(&output, err);
+    kvt_output_abandon(&output);
+    return status;
 }
 
 static enum kvt_status make_folder(const char *folder, struct kvt_err *err)
@@ -133,7 +126,7 @@ static enum kvt_status write_figure(const struct shown *what, int figure, const 
     if (memory == NULL)
         return kvt_err_set(err, KVT_ENOMEM, "no memory for a figure");
     enum kvt_status status = print_figure(what, figure, memory, &shown, err);
-    if (fclose(memory) != 0 && status == KVT_OK)
+    if (!kvt_memory_close(memory, &text) && status == KVT_OK)
         status = kvt_err_set(err, KVT_ENOMEM, "no memory for a figure");
     snprintf(name, sizeof name, "%s.%s", figure_name(what, figure), png ? "png" : "svg");
     char *path = kvt_path_join(folder, name);

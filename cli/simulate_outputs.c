@@ -1,6 +1,5 @@
 #include "cli/simulate_outputs.h"
 
-#include <errno.h>
 #include <string.h>
 
 static void take(void *context, const struct kvt_decision *decision)
@@ -93,18 +92,11 @@ enum kvt_status kvt_simulate_outputs_open(struct kvt_simulate_outputs *outputs,
 static enum kvt_status finish_export(struct kvt_export *at, const struct kvt_summary *summary,
                                      struct kvt_err *err)
 {
-    FILE *file = fopen(at->output.temp_path, "w");
-    enum kvt_status status = KVT_OK;
-    bool failed = file == NULL;
-    if (!failed) {
-        status = kvt_exchange_write(at->format, summary, file, err);
-        failed = ferror(file) != 0;
-        failed = fclose(file) != 0 || failed;
-    }
-    if (status == KVT_OK && failed)
-        status = kvt_err_at(err, KVT_EIO, (struct kvt_where){.file = at->output.path},
-                            "cannot write: %s", strerror(errno != 0 ? errno : EIO));
-    return status == KVT_OK ? kvt_output_commit(&at->output, err) : status;
+    FILE *file = kvt_output_stream(&at->output, err);
+    if (file == NULL)
+        return KVT_EIO;
+    KVT_TRY(kvt_exchange_write(at->format, summary, file, err));
+    return kvt_output_commit(&at->output, err);
 }
 
 enum kvt_status kvt_simulate_outputs_finish(struct kvt_simulate_outputs *outputs,

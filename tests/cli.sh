@@ -472,7 +472,7 @@ interrupt() { # interrupt SIGNAL OPTION...: into $work/out, $work/err and $got
     mkdir "$work/cut"
     "$kvtwin" simulate $config $long --exact-steps -o "$work/cut/run.h5" "$@" >"$work/out" 2>"$work/err" &
     pid=$!
-    until ls "$work"/cut/run.h5.tmp.* >/dev/null 2>&1; do
+    until ls "$work"/cut/run.h5.tmp.kvtwin >/dev/null 2>&1; do
         kill -0 $pid 2>/dev/null || break
     done
     kill -"$signal" $pid 2>/dev/null

@@ -1,7 +1,13 @@
+#define _DEFAULT_SOURCE /* flock */
+#include <fcntl.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include "sim/base/arena.h"
+#include "sim/base/file.h"
 #include "sim/base/random.h"
 #include "sim/base/ticks.h"
 #include "sim/base/units.h"
@@ -163,6 +169,73 @@ static void an_arena_after_another_is_as_new(void)
     }
 }
 
+/* ---- outputs ---- */
+
+static void file_put(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    CHECK(file != NULL && fputs(text, file) >= 0 && fclose(file) == 0);
+}
+
+static void check_file(const char *path, const char *want)
+{
+    struct kvt_text text = {0};
+    struct kvt_err err = {0};
+    CHECK_OK(kvt_text_read(path, 1000, &text, &err), err);
+    CHECK_TEXT(text.bytes, want, "contents");
+    kvt_text_free(&text);
+}
+
+static void what_a_killed_run_left_is_overwritten(void)
+{
+    char path[160], temp[192];
+    struct kvt_err err = {0};
+    snprintf(path, sizeof path, "%s", check_temp("left.txt"));
+    snprintf(temp, sizeof temp, "%s.tmp.kvtwin", path);
+    file_put(path, "old");
+    file_put(temp, "more than the new one has");
+    CHECK_OK(kvt_file_write(path, "new", 3, &err), err);
+    check_file(path, "new");
+    CHECK_NOTE(access(temp, F_OK) != 0, "the temporary has the final name");
+    unlink(path);
+}
+
+/* The lock is of an open file, so that one process can play two. */
+static void an_output_that_another_run_writes_is_refused(void)
+{
+    char path[160], temp[192];
+    struct kvt_err err = {0};
+    snprintf(path, sizeof path, "%s", check_temp("shared.txt"));
+    snprintf(temp, sizeof temp, "%s.tmp.kvtwin", path);
+    int other = open(temp, O_WRONLY | O_CREAT, 0666);
+    CHECK(other >= 0 && flock(other, LOCK_EX) == 0 && write(other, "theirs", 6) == 6);
+    CHECK_FAILS(kvt_file_write(path, "mine", 4, &err), err, KVT_EIO);
+    CHECK_HOLDS(err.text, "another run writes it", "says why");
+    check_file(temp, "theirs");
+    CHECK(rename(temp, path) == 0); /* it has its final name, and the lock is still held */
+    err = (struct kvt_err){0};
+    CHECK_OK(kvt_file_write(path, "mine", 4, &err), err);
+    check_file(path, "mine");
+    close(other);
+    unlink(path);
+}
+
+static void a_text_in_memory_that_is_cut_off_is_told(void)
+{
+    char *text = NULL;
+    size_t count = 0;
+    FILE *memory = open_memstream(&text, &count);
+    fputs("whole", memory);
+    CHECK(kvt_memory_close(memory, &text));
+    CHECK_TEXT(text, "whole", "");
+    free(text);
+    char few[4], *cut = few;
+    memory = fmemopen(few, sizeof few, "w");
+    fputs("too long", memory);
+    fflush(memory);
+    CHECK(!kvt_memory_close(memory, &cut));
+}
+
 const struct check_test check_base[] = {
     {"Philox gives the published vector", philox_gives_the_published_vector, false},
     {"streams of two purposes share no draw", streams_of_two_purposes_share_no_draw, false},
@@ -174,5 +247,9 @@ const struct check_test check_base[] = {
     {"an error collects ten messages", an_error_collects_ten_messages, false},
     {"an arena is zeroed, aligned and bounded", an_arena_is_zeroed_aligned_and_bounded, false},
     {"an arena after another is as new", an_arena_after_another_is_as_new, false},
+    {"what a killed run left is overwritten", what_a_killed_run_left_is_overwritten, false},
+    {"an output that another run writes is refused", an_output_that_another_run_writes_is_refused,
+     false},
+    {"a text in memory that is cut off is told", a_text_in_memory_that_is_cut_off_is_told, false},
     {NULL, NULL, false},
 };

@@ -1,4 +1,4 @@
-#define _DEFAULT_SOURCE /* realpath, readlink */
+#define _DEFAULT_SOURCE /* realpath, readlink, flock */
 #include "sim/base/file.h"
 
 #include <dirent.h>
@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -126,18 +127,41 @@ static bool is_taken(const char *temp_path)
     return false;
 }
 
-static enum kvt_status temp_make(const struct kvt_output *output, struct kvt_where where,
+/* Open the temporary and lock it. The file that was locked may meanwhile have got its final name,
+ * or be gone; then the next one is tried. Returns why not, or NULL. */
+static const char *temp_lock(struct kvt_output *output)
+{
+    struct stat mine, named;
+    for (int turn = 0; turn < 8; turn++) {
+        output->lock = open(output->temp_path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+        if (output->lock < 0)
+            return strerror(errno);
+        bool refused = flock(output->lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+        if (!refused && fstat(output->lock, &mine) == 0 && stat(output->temp_path, &named) == 0 &&
+            is_same(&mine, &named)) {
+            if (ftruncate(output->lock, 0) == 0)
+                return NULL;
+            int code = errno;
+            unlink(output->temp_path);
+            close(output->lock);
+            return strerror(code);
+        }
+        close(output->lock);
+        if (refused)
+            break;
+    }
+    return "another run writes it";
+}
+
+static enum kvt_status temp_make(struct kvt_output *output, struct kvt_where where,
                                  struct kvt_err *err)
 {
     const char *why = obstacle(output->path);
     if (why == NULL && is_taken(output->temp_path))
         why = "it is another output of this run";
-    int file = why == NULL ? open(output->temp_path, O_WRONLY | O_CREAT | O_TRUNC, 0666) : -1;
-    if (file < 0)
-        return kvt_err_at(err, KVT_EIO, where, "cannot write: %s",
-                          why != NULL ? why : strerror(errno));
-    close(file);
-    return KVT_OK;
+    if (why == NULL)
+        why = temp_lock(output);
+    return why == NULL ? KVT_OK : kvt_err_at(err, KVT_EIO, where, "cannot write: %s", why);
 }
 
 enum kvt_status kvt_output_begin(struct kvt_output *output, const char *path, struct kvt_err *err)
@@ -154,7 +178,7 @@ enum kvt_status kvt_output_begin(struct kvt_output *output, const char *path, st
         status = kvt_err_at(err, KVT_ENOMEM, where, "no memory for its name");
     } else {
         snprintf(output->path, bytes, "%s", name);
-        snprintf(output->temp_path, bytes, "%s.tmp.%ld", name, (long)getpid());
+        snprintf(output->temp_path, bytes, "%s.tmp.kvtwin", name);
         status = temp_make(output, where, err);
     }
     free(target);
@@ -168,21 +192,51 @@ enum kvt_status kvt_output_begin(struct kvt_output *output, const char *path, st
     return KVT_OK;
 }
 
+FILE *kvt_output_stream(struct kvt_output *output, struct kvt_err *err)
+{
+    kvt_assert(output->temp_path != NULL);
+    int file = dup(output->lock);
+    output->stream = file >= 0 ? fdopen(file, "w") : NULL;
+    if (output->stream != NULL)
+        return output->stream;
+    kvt_output_failed(output, err);
+    if (file >= 0)
+        close(file);
+    return NULL;
+}
+
+enum kvt_status kvt_output_failed(const struct kvt_output *output, struct kvt_err *err)
+{
+    return kvt_err_at(err, KVT_EIO, (struct kvt_where){.file = output->path}, "cannot write: %s",
+                      strerror(errno != 0 ? errno : EIO));
+}
+
+/* Whether all that was written has left the stream; errno says why not. */
+static bool stream_close(struct kvt_output *output)
+{
+    if (output->stream == NULL)
+        return true;
+    bool whole = ferror(output->stream) == 0;
+    int code = whole ? 0 : errno;
+    errno = 0;
+    whole = fclose(output->stream) == 0 && whole;
+    output->stream = NULL;
+    errno = errno != 0 ? errno : code;
+    return whole;
+}
+
 enum kvt_status kvt_output_commit(struct kvt_output *output, struct kvt_err *err)
 {
     kvt_assert(output->temp_path != NULL);
-    struct kvt_where where = {.file = output->path};
     enum kvt_status status = KVT_OK;
-    int file = open(output->temp_path, O_RDONLY);
-    bool kept = file >= 0 && fsync(file) == 0;
-    if (file >= 0)
-        kept = close(file) == 0 && kept;
-    if (!kept || rename(output->temp_path, output->path) != 0)
-        status = kvt_err_at(err, KVT_EIO, where, "cannot write: %s", strerror(errno));
-    if (status == KVT_OK) {
+    if (!stream_close(output) || fsync(output->lock) != 0 ||
+        rename(output->temp_path, output->path) != 0) {
+        status = kvt_output_failed(output, err);
+    } else {
         temps_replace(output->temp_path, NULL);
         free(output->temp_path);
         output->temp_path = NULL;
+        close(output->lock);
     }
     kvt_output_abandon(output);
     return status;
@@ -190,9 +244,12 @@ enum kvt_status kvt_output_commit(struct kvt_output *output, struct kvt_err *err
 
 void kvt_output_abandon(struct kvt_output *output)
 {
+    if (output->stream != NULL)
+        fclose(output->stream);
     if (output->temp_path != NULL) {
         unlink(output->temp_path);
         temps_replace(output->temp_path, NULL);
+        close(output->lock);
     }
     free(output->temp_path);
     free(output->path);
@@ -206,21 +263,24 @@ void kvt_output_abandon_all(void)
             unlink(open_temps[i]);
 }
 
+bool kvt_memory_close(FILE *memory, char *const *text)
+{
+    bool whole = ferror(memory) == 0;
+    return fclose(memory) == 0 && whole && *text != NULL;
+}
+
 enum kvt_status kvt_file_write(const char *path, const char *text, size_t count,
                                struct kvt_err *err)
 {
     struct kvt_output output;
     KVT_TRY(kvt_output_begin(&output, path, err));
-    FILE *file = fopen(output.temp_path, "wb");
-    bool whole = file != NULL && fwrite(text, 1, count, file) == count;
-    if (file != NULL)
-        whole = fclose(file) == 0 && whole;
-    if (whole)
-        return kvt_output_commit(&output, err);
-    struct kvt_where where = {.file = path};
-    enum kvt_status status = kvt_err_at(err, KVT_EIO, where, "cannot write: %s", strerror(errno));
-    kvt_output_abandon(&output);
-    return status;
+    FILE *file = kvt_output_stream(&output, err);
+    if (file == NULL) {
+        kvt_output_abandon(&output);
+        return KVT_EIO;
+    }
+    fwrite(text, 1, count, file);
+    return kvt_output_commit(&output, err);
 }
 
 char *kvt_path_folder(const char *path)

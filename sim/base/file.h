@@ -1,9 +1,12 @@
 /*
  * file.h - whole files in, and outputs that appear only when they are complete
  *
- * An output is written to a temporary file in the folder of its final name, flushed to the disk,
- * and renamed: a reader sees the old file or the new one, never a part. Whatever fails on the way
- * (a full disk, a read-only folder) is a KVT_EIO that names the path, and the temporary is removed.
+ * An output is written to a temporary file in the folder of its final name, PATH.tmp.kvtwin,
+ * flushed to the disk, and renamed: a reader sees the old file or the new one, never a part.
+ * Whatever fails on the way (a full disk, a read-only folder) is a KVT_EIO that names the path, and
+ * the temporary is removed. It is locked (flock) for as long as it is written: a second run with
+ * the same output is refused, and what a killed run left is overwritten by the next one. Where the
+ * file system has no locks there is no such refusal.
  */
 #ifndef KVT_BASE_FILE_H
 #define KVT_BASE_FILE_H
@@ -28,13 +31,22 @@ void kvt_text_free(struct kvt_text *text);
 /* An output on its way. Libraries that open files themselves (HDF5) write to temp_path. */
 struct kvt_output {
     char *path, *temp_path; /* owned; both NULL when closed */
+    FILE *stream;           /* owned; NULL: none was asked for */
+    int lock;               /* descriptor of the temporary while temp_path is there */
 };
 
 /* A link at path stays and its target is replaced. KVT_EIO for a folder, a device, the file that is
- * standard output or error, and for what is already an output of this run. */
+ * standard output or error, and for what is already an output of this run or of another. */
 enum kvt_status kvt_output_begin(struct kvt_output *output, const char *path, struct kvt_err *err);
 
-/* fsync the temporary and give it the final name. On failure it is removed. */
+/* A stream onto the temporary, which _commit and _abandon close; NULL, with err set, when there can
+ * be none. Writes to it need no check: the commit tells those that failed. */
+FILE *kvt_output_stream(struct kvt_output *output, struct kvt_err *err);
+
+/* Why a write just failed: KVT_EIO with the path and the words of errno. */
+enum kvt_status kvt_output_failed(const struct kvt_output *output, struct kvt_err *err);
+
+/* Close the stream, fsync the temporary and give it the final name. On failure it is removed. */
 enum kvt_status kvt_output_commit(struct kvt_output *output, struct kvt_err *err);
 
 /* Remove the temporary, if any. Safe after a commit and on a zeroed struct. */
@@ -42,6 +54,11 @@ void kvt_output_abandon(struct kvt_output *output);
 
 /* Remove every temporary still open; for the exit path of a signal. */
 void kvt_output_abandon_all(void);
+
+/* Close a stream of open_memstream; whether its text is whole. A write for which there was no
+ * memory shows in ferror alone, or in a *text of NULL: fclose succeeds with a part, or with
+ * nothing. */
+bool kvt_memory_close(FILE *memory, char *const *text);
 
 /* Write all of text to path as one output. */
 enum kvt_status kvt_file_write(const char *path, const char *text, size_t count,

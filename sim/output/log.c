@@ -1,6 +1,5 @@
 #include "sim/output/log.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,10 +18,8 @@ enum kvt_status kvt_decision_log_begin(struct kvt_decision_log *log, struct kvt_
         return KVT_OK;
     enum kvt_status status = kvt_output_begin(&log->output, text_path, err);
     if (status == KVT_OK) {
-        log->text = fopen(log->output.temp_path, "w");
-        if (log->text == NULL)
-            status = kvt_err_at(err, KVT_EIO, (struct kvt_where){.file = text_path},
-                                "cannot write: %s", strerror(errno));
+        log->text = kvt_output_stream(&log->output, err);
+        status = log->text != NULL ? KVT_OK : KVT_EIO;
     }
     if (status != KVT_OK)
         kvt_decision_log_abandon(log);
@@ -35,8 +32,7 @@ static void block_print(struct kvt_decision_log *log)
     for (int32_t i = 0; i < log->used; i++) {
         kvt_decision_print(&log->block[i], log->names, log->name_count, words, sizeof words);
         if (fprintf(log->text, "%s\n", words) < 0) {
-            kvt_err_at(&log->failure, KVT_EIO, (struct kvt_where){.file = log->output.path},
-                       "cannot write: %s", strerror(errno));
+            kvt_output_failed(&log->output, &log->failure);
             return;
         }
     }
@@ -58,23 +54,14 @@ enum kvt_status kvt_decision_log_finish(struct kvt_decision_log *log, struct kvt
     enum kvt_status status = log->failure.status;
     if (status != KVT_OK)
         kvt_err_set(err, status, "%s", log->failure.text);
-    if (log->text != NULL && status == KVT_OK) {
-        FILE *text = log->text;
-        log->text = NULL;
-        if (fclose(text) != 0)
-            status = kvt_err_at(err, KVT_EIO, (struct kvt_where){.file = log->output.path},
-                                "cannot write: %s", strerror(errno));
-        else
-            status = kvt_output_commit(&log->output, err);
-    }
+    if (log->text != NULL && status == KVT_OK)
+        status = kvt_output_commit(&log->output, err);
     kvt_decision_log_abandon(log);
     return status;
 }
 
 void kvt_decision_log_abandon(struct kvt_decision_log *log)
 {
-    if (log->text != NULL)
-        fclose(log->text);
     kvt_output_abandon(&log->output);
     free(log->block);
     *log = (struct kvt_decision_log){0};

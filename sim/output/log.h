@@ -30,7 +30,7 @@ struct kvt_decision_log {
     int64_t total;            /* records taken so far */
     struct kvt_run_file *run; /* borrowed, or NULL */
     struct kvt_output output; /* of the text file */
-    FILE *text;               /* NULL: none */
+    FILE *text;               /* its stream; NULL: none */
     const char *const *names; /* of the replicas, for the text; may be set after begin; borrowed */
     int32_t name_count;
     struct kvt_err failure; /* the first one */

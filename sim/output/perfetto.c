@@ -1,6 +1,5 @@
 #include "sim/output/perfetto.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,10 +17,9 @@ enum kvt_status kvt_perfetto_begin(struct kvt_perfetto *trace, const char *path,
 {
     *trace = (struct kvt_perfetto){0};
     KVT_TRY(kvt_output_begin(&trace->output, path, err));
-    trace->file = fopen(trace->output.temp_path, "w");
+    trace->file = kvt_output_stream(&trace->output, err);
     if (trace->file != NULL)
         return KVT_OK;
-    kvt_err_at(err, KVT_EIO, (struct kvt_where){.file = path}, "cannot write: %s", strerror(errno));
     kvt_output_abandon(&trace->output);
     return KVT_EIO;
 }
@@ -46,8 +44,6 @@ enum kvt_status kvt_perfetto_open(struct kvt_perfetto *trace, int64_t rows, int3
 
 void kvt_perfetto_abandon(struct kvt_perfetto *trace)
 {
-    if (trace->file != NULL)
-        fclose(trace->file);
     kvt_output_abandon(&trace->output);
     for (int32_t i = 0; trace->lanes != NULL && i < trace->replicas; i++)
         free(trace->lanes[i].busy);
@@ -368,12 +364,6 @@ enum kvt_status kvt_perfetto_finish(struct kvt_perfetto *trace, const struct kvt
     } else {
         kvt_err_set(err, status, "%s", trace->failure.text);
     }
-    bool failed = ferror(trace->file) != 0;
-    failed = fclose(trace->file) != 0 || failed;
-    trace->file = NULL;
-    if (failed && status == KVT_OK)
-        status = kvt_err_at(err, KVT_EIO, (struct kvt_where){.file = trace->output.path},
-                            "cannot write: %s", strerror(errno != 0 ? errno : EIO));
     if (status == KVT_OK)
         status = kvt_output_commit(&trace->output, err);
     kvt_perfetto_abandon(trace);

@@ -1,6 +1,5 @@
 #include "sim/trace/trace.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -107,17 +106,11 @@ enum kvt_status kvt_trace_write(const struct kvt_trace *trace, const char *path,
 {
     struct kvt_output output;
     KVT_TRY(kvt_output_begin(&output, path, err));
-    FILE *file = fopen(output.temp_path, "wb");
-    bool whole = file != NULL;
-    if (whole) {
-        rows_print(trace, file);
-        whole = !ferror(file);
-        whole = fclose(file) == 0 && whole;
+    FILE *file = kvt_output_stream(&output, err);
+    if (file == NULL) {
+        kvt_output_abandon(&output);
+        return KVT_EIO;
     }
-    if (whole)
-        return kvt_output_commit(&output, err);
-    enum kvt_status status = kvt_err_at(err, KVT_EIO, (struct kvt_where){.file = path},
-                                        "cannot write: %s", strerror(errno));
-    kvt_output_abandon(&output);
-    return status;
+    rows_print(trace, file);
+    return kvt_output_commit(&output, err);
 }
