@@ -145,9 +145,9 @@ static enum kvt_status write_calibration(const struct kvt_cli *cli,
     kvt_calibration_print(&fit->calibration,
                           "Written by kvtwin calibrate --serving. half_percent: 200 ln(factor).",
                           out);
-    enum kvt_status status = fclose(out) != 0
-                                 ? kvt_err_set(err, KVT_ENOMEM, "no memory for the calibration")
-                                 : kvt_file_write(cli->output, text, count, err);
+    enum kvt_status status = kvt_memory_close(out, &text)
+                                 ? kvt_file_write(cli->output, text, count, err)
+                                 : kvt_err_set(err, KVT_ENOMEM, "no memory for the calibration");
     free(text);
     return status;
 }

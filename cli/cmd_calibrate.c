@@ -289,8 +289,10 @@ static enum kvt_status write_calibration(const struct kvt_cli *cli, struct calib
         kvt_calibration_print(
             &built,
             "Written by kvtwin calibrate. Surfaces: 200 ln(factor), see sim/cost/surface.h.", out);
-        if (fclose(out) != 0)
+        if (!kvt_memory_close(out, &text)) {
+            free(text);
             text = NULL;
+        }
     }
     kvt_calibration_release(&built);
     if (text == NULL)

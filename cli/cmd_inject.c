@@ -8,6 +8,7 @@
 #include "cli/backend.h"
 #include "cli/inject_real.h"
 #include "cli/inject_store.h"
+#include "sim/base/file.h"
 #include "sim/config/config.h"
 #include "sim/plan/fault_rates.h"
 
@@ -221,17 +222,20 @@ static enum kvt_status open_store(const struct kvt_cli *cli, struct kvt_inject_s
     enum kvt_status status = KVT_OK;
     for (int32_t i = 0; i < cli->operand_count && status == KVT_OK; i++) {
         status = kvt_config_load(&config, cli->operands[i], cli->sets, cli->set_count, err);
-        char *printed = status == KVT_OK ? kvt_config_print(&config) : NULL;
-        if (i == 0 && status == KVT_OK)
+        bool loaded = status == KVT_OK;
+        char *printed = loaded ? kvt_config_print(&config) : NULL;
+        if (i == 0 && loaded)
             *seed = config.run.seed;
+        if (printed == NULL && status == KVT_OK)
+            status = kvt_err_set(err, KVT_ENOMEM, "no memory for a journal");
         if (printed != NULL)
             fprintf(out, "config %d\nseed %llu\n%s", i, (unsigned long long)config.run.seed,
                     printed);
         free(printed);
-        if (status == KVT_OK)
+        if (loaded)
             kvt_config_release(&config);
     }
-    if (fclose(out) != 0 && status == KVT_OK)
+    if (!kvt_memory_close(out, &text) && status == KVT_OK)
         status = kvt_err_set(err, KVT_ENOMEM, "no memory for a journal");
     if (status == KVT_OK)
         status = kvt_inject_store_open(store, cli->output, text, err);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sim/base/file.h"
 #include "sim/base/units.h"
 #include "sim/cost/calibration.h"
 
@@ -356,8 +357,7 @@ char *kvt_server_config(const struct kvt_server_row *row, const struct kvt_serve
     print_lengths(out, "input", &load->input);
     print_lengths(out, "output", &load->output);
     fputs("run: {seed: 1, series_points: 16}\n", out);
-    bool failed = ferror(out) != 0;
-    if (fclose(out) == 0 && !failed)
+    if (kvt_memory_close(out, &text))
         return text;
     free(text);
     return NULL;

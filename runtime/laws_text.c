@@ -11,6 +11,7 @@
 
 #include "runtime/planned.h"
 #include "sim/base/assert.h"
+#include "sim/base/file.h"
 #include "sim/cost/laws.h"
 
 #define POINTS_MAX 96
@@ -566,7 +567,8 @@ enum kvt_status kvt_laws_measure(struct kvt_runtime *runtime, int32_t replica, i
         write_bmm(laws);
         write_small(laws);
         fit_check(laws, tag_call, tag_page);
-        fclose(laws->out);
+        if (!kvt_memory_close(laws->out, text))
+            status = kvt_err_set(err, KVT_ENOMEM, "no memory to write laws");
     }
     free(laws);
     return status;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sim/base/file.h"
 #include "sim/config/schema.h"
 
 #define NEAR_MAX 64
@@ -96,7 +97,7 @@ char *kvt_config_explain(const char *path, struct kvt_err *err)
     FILE *out = open_memstream(&text, &bytes);
     if (out != NULL) {
         print_rule(rule, path, out);
-        if (fclose(out) == 0)
+        if (kvt_memory_close(out, &text))
             return text;
     }
     free(text);

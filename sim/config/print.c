@@ -2,7 +2,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sim/base/file.h"
 #include "sim/config/schema.h"
+
+struct printer {
+    const struct kvt_config *config;
+    bool failed; /* no memory: the text lacks something */
+};
 
 static const struct kvt_config_domain *domain_at(const struct kvt_config *config, const char *path)
 {
@@ -32,21 +38,21 @@ static bool is_given(const struct kvt_rule *rule, const char *base)
     return chosen == rule->chosen_value;
 }
 
-static bool print_rule(const struct kvt_config *config, const struct kvt_rule *rule,
-                       const char *base, int indent, const char *path, FILE *out);
+static bool print_rule(struct printer *printer, const struct kvt_rule *rule, const char *base,
+                       int indent, const char *path, FILE *out);
 
 /* The children of a section, each on its own line. false: there was none. */
-static bool print_children(const struct kvt_config *config, const struct kvt_rule *section,
+static bool print_children(struct printer *printer, const struct kvt_rule *section,
                            const char *base, int indent, const char *path, FILE *out)
 {
     bool any = false;
     for (const struct kvt_rule *child = section->children; child->key != NULL; child++)
-        any = print_rule(config, child, base, indent, path, out) || any;
+        any = print_rule(printer, child, base, indent, path, out) || any;
     return any;
 }
 
-static bool print_rows(const struct kvt_config *config, const struct kvt_rule *rule,
-                       const char *list, int indent, const char *path, FILE *out)
+static bool print_rows(struct printer *printer, const struct kvt_rule *rule, const char *list,
+                       int indent, const char *path, FILE *out)
 {
     int32_t count;
     memcpy(&count, list, sizeof count);
@@ -54,7 +60,7 @@ static bool print_rows(const struct kvt_config *config, const struct kvt_rule *r
         fprintf(out, "%*s%s:\n", indent, "", rule->key);
     for (int32_t i = 0; i < count; i++) {
         fprintf(out, "%*s-\n", indent + 2, "");
-        print_children(config, rule, list + rule->rows.at + (size_t)i * rule->rows.bytes,
+        print_children(printer, rule, list + rule->rows.at + (size_t)i * rule->rows.bytes,
                        indent + 4, path, out);
     }
     return count > 0;
@@ -95,18 +101,20 @@ static const char *short_form(const struct kvt_rule *section, const char *text, 
     return fits ? text + length : NULL;
 }
 
-static bool print_section(const struct kvt_config *config, const struct kvt_rule *rule,
-                          const char *field, int indent, const char *path, FILE *out)
+static bool print_section(struct printer *printer, const struct kvt_rule *rule, const char *field,
+                          int indent, const char *path, FILE *out)
 {
     char *text = NULL;
     size_t count = 0;
     if (print_by_name(rule, field, indent, out))
         return true;
     FILE *inner = open_memstream(&text, &count);
-    if (inner == NULL)
+    if (inner == NULL) {
+        printer->failed = true;
         return false;
-    bool any = print_children(config, rule, field, indent + 2, path, inner);
-    fclose(inner);
+    }
+    bool any = print_children(printer, rule, field, indent + 2, path, inner);
+    printer->failed = !kvt_memory_close(inner, &text) || printer->failed;
     bool is_mark = rule->given > 0 || rule->chosen > 0;
     const char *alone = text != NULL ? short_form(rule, text, indent + 2) : NULL;
     if (alone != NULL)
@@ -127,15 +135,18 @@ static void print_unset(const struct kvt_rule *rule, int indent, FILE *out)
         fprintf(out, "%*s# %s: %s\n", indent, "", rule->key, what + strlen("unset: "));
 }
 
-static bool print_value(const struct kvt_rule *rule, const char *field, int indent, FILE *out)
+static bool print_value(struct printer *printer, const struct kvt_rule *rule, const char *field,
+                        int indent, FILE *out)
 {
     char *text = NULL;
     size_t count = 0;
     FILE *inner = open_memstream(&text, &count);
-    if (inner == NULL)
+    if (inner == NULL) {
+        printer->failed = true;
         return false;
+    }
     bool is_set = kvt_value_print(rule, field, inner);
-    fclose(inner);
+    printer->failed = !kvt_memory_close(inner, &text) || printer->failed;
     if (text != NULL && is_set)
         fprintf(out, "%*s%s: %s\n", indent, "", rule->key, text);
     else
@@ -144,12 +155,12 @@ static bool print_value(const struct kvt_rule *rule, const char *field, int inde
     return is_set;
 }
 
-static bool print_rule(const struct kvt_config *config, const struct kvt_rule *rule,
-                       const char *base, int indent, const char *path, FILE *out)
+static bool print_rule(struct printer *printer, const struct kvt_rule *rule, const char *base,
+                       int indent, const char *path, FILE *out)
 {
     char below[KVT_PATH_BYTES];
     snprintf(below, sizeof below, "%.100s%s%.50s", path, path[0] != '\0' ? "." : "", rule->key);
-    const struct kvt_config_domain *domain = domain_at(config, below);
+    const struct kvt_config_domain *domain = domain_at(printer->config, below);
     const char *field = base + rule->offset;
     if (domain != NULL) {
         fprintf(out, "%*s%s: ", indent, "", rule->key);
@@ -162,10 +173,10 @@ static bool print_rule(const struct kvt_config *config, const struct kvt_rule *r
         return false;
     }
     if (rule->kind == KVT_RULE_SECTION)
-        return print_section(config, rule, field, indent, below, out);
+        return print_section(printer, rule, field, indent, below, out);
     if (rule->kind != KVT_RULE_ROWS)
-        return print_value(rule, field, indent, out);
-    return print_rows(config, rule, field, indent, below, out);
+        return print_value(printer, rule, field, indent, out);
+    return print_rows(printer, rule, field, indent, below, out);
 }
 
 char *kvt_config_print(const struct kvt_config *config)
@@ -176,8 +187,9 @@ char *kvt_config_print(const struct kvt_config *config)
     if (out == NULL)
         return NULL;
     fputs("# every key; those in comments are left to what they say\n", out);
-    print_children(config, &kvt_schema, (const char *)config, 0, "", out);
-    if (fclose(out) != 0) {
+    struct printer printer = {.config = config};
+    print_children(&printer, &kvt_schema, (const char *)config, 0, "", out);
+    if (!kvt_memory_close(out, &text) || printer.failed) {
         free(text);
         return NULL;
     }

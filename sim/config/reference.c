@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sim/base/file.h"
 #include "sim/config/schema.h"
 
 #define TABLES_MAX 64
@@ -139,7 +140,7 @@ static char *print_schema(const char *head, section_printer print)
         return NULL;
     fputs(head, page.out);
     print(&kvt_schema, "", &page);
-    if (fclose(page.out) != 0) {
+    if (!kvt_memory_close(page.out, &text)) {
         free(text);
         return NULL;
     }

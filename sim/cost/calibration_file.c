@@ -375,7 +375,8 @@ static void read_surface(struct reader *r, const yaml_node_t *map, struct kvt_la
         law->surface = surface;
     } else {
         if (!r->failed)
-            FAIL(r, map, "surface: no memory for its knots");
+            kvt_err_at(r->err, KVT_ENOMEM, where_of(r, map), "surface: no memory for its knots");
+        r->failed = true;
         kvt_surface_free(surface);
     }
     r->failed = r->failed || failed;
@@ -562,5 +563,5 @@ enum kvt_status kvt_calibration_read(struct kvt_calibration *calibration, const 
     read_file(&reader, calibration, gpu);
     yaml_document_delete(&document);
     yaml_parser_delete(&parser);
-    return reader.failed ? KVT_ECONFIG : KVT_OK;
+    return reader.failed ? err->status : KVT_OK;
 }

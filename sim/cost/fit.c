@@ -1,5 +1,6 @@
 #include "sim/cost/fit.h"
 
+#include <errno.h>
 #include <gsl/gsl_cdf.h>
 #include <math.h>
 #include <stdio.h>
@@ -157,6 +158,7 @@ static bool split_init(struct split *split, const struct kvt_series *series)
 {
     uint64_t limit;
     size_t count = (size_t)series->count;
+    errno = 0; /* ENOMEM will tell a fit without memory from one that is singular */
     *split = (struct split){.fitted = malloc(3 * count * sizeof *split->fitted)};
     if (split->fitted == NULL || !shape_limit(series, &limit, &split->unseen_shapes))
         return false;
@@ -477,9 +479,8 @@ enum kvt_status kvt_fit_series(struct kvt_fit *fit, struct kvt_series *series,
     KVT_TRY(rows);
     double *scratch = malloc(2 * (size_t)series->count * sizeof *scratch);
     struct split split = {0};
-    enum kvt_status status = KVT_OK;
-    if (scratch != NULL)
-        status = check_units(series, gpu, where, scratch, err);
+    enum kvt_status status =
+        scratch != NULL ? check_units(series, gpu, where, scratch, err) : KVT_OK;
     if (status != KVT_OK) {
         free(scratch);
         return status;
@@ -523,10 +524,11 @@ enum kvt_status kvt_fit_series(struct kvt_fit *fit, struct kvt_series *series,
     free(scratch);
     if (fit->laws != NULL)
         return KVT_OK;
-    return memory ? kvt_err_at(err, KVT_ECONFIG, where,
-                               "%s: the fit is singular: no parameters bring the law near its rows",
-                               series->name)
-                  : kvt_err_at(err, KVT_ENOMEM, where, "%s: no memory to fit it", series->name);
+    return memory && errno != ENOMEM
+               ? kvt_err_at(err, KVT_ECONFIG, where,
+                            "%s: the fit is singular: no parameters bring the law near its rows",
+                            series->name)
+               : kvt_err_at(err, KVT_ENOMEM, where, "%s: no memory to fit it", series->name);
 }
 
 enum kvt_status kvt_fit_test(const struct kvt_fit *fit, const struct kvt_sample samples[],

@@ -3,6 +3,7 @@
  */
 #include "sim/model/import.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -299,9 +300,13 @@ static json_t *parse(struct kvt_import *import, const char *file, const char *te
     }
     memcpy(copy, text, strlen(text) + 1);
     kvt_import_clean(copy);
+    errno = 0; /* jansson takes a lack of memory for a mistake in the text */
     json_t *root = json_loads(copy, JSON_REJECT_DUPLICATES, &error);
+    bool memory = root != NULL || errno != ENOMEM;
     free(copy);
-    if (root == NULL)
+    if (!memory)
+        kvt_err_set(import->err, KVT_ENOMEM, "%s: no memory to read it", file);
+    else if (root == NULL)
         kvt_err_at(import->err, KVT_ECONFIG,
                    (struct kvt_where){file, error.line > 0 ? error.line : 0,
                                       error.column > 0 ? error.column : 0},

@@ -460,5 +460,5 @@ char *kvt_model_print(const struct kvt_model *model)
         fputs("mtp:\n", file);
         print_group(file, &model->mtp, &usual.mtp, "  ");
     }
-    return fclose(file) == 0 ? text : (free(text), NULL);
+    return kvt_memory_close(file, &text) ? text : (free(text), NULL);
 }

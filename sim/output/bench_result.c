@@ -1,5 +1,6 @@
 #include "sim/output/bench_result.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
@@ -379,8 +380,13 @@ enum kvt_status kvt_bench_file_parse(struct kvt_bench_file *file, const char *pa
     while (at < count && status == KVT_OK) {
         json_error_t why;
         struct kvt_where where = {.file = path, .line = line};
+        errno = 0; /* jansson takes a lack of memory for a mistake in the text */
         json_t *object =
             json_loadb(text + at, count - at, JSON_DISABLE_EOF_CHECK | JSON_DECODE_ANY, &why);
+        if (object == NULL && errno == ENOMEM) {
+            status = kvt_err_set(err, KVT_ENOMEM, "%s: no memory to read it", path);
+            break;
+        }
         if (object == NULL) {
             where.line = line + why.line - 1;
             where.column = why.column;

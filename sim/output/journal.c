@@ -78,23 +78,32 @@ enum kvt_status kvt_journal_refuse(const char *path, const char *found, const ch
         want, wanted + line, got, found + line);
 }
 
-/* The next whole block into *contents, which grows; false at the end or where one is cut off. */
-static bool next_block(int file, struct head *head, char **contents, size_t *room, bool *full)
+/* The next whole block into *contents, which grows; false at the end, where one is cut off, and
+ * when *status says that there may be more. */
+static bool next_block(int file, const char *path, struct head *head, char **contents, size_t *room,
+                       enum kvt_status *status, struct kvt_err *err)
 {
-    if (read_all(file, head, sizeof *head) != (ssize_t)sizeof *head ||
-        head->bytes > KVT_JOURNAL_BYTES_MAX)
+    ssize_t got = read_all(file, head, sizeof *head);
+    if (got == (ssize_t)sizeof *head && head->bytes > KVT_JOURNAL_BYTES_MAX)
         return false;
-    if (head->bytes + (size_t)1 > *room) {
+    if (got == (ssize_t)sizeof *head && head->bytes + (size_t)1 > *room) {
         char *grown = realloc(*contents, head->bytes + (size_t)1);
-        *full = *full || grown == NULL;
-        if (grown == NULL)
+        if (grown == NULL) {
+            *status = kvt_err_set(err, KVT_ENOMEM, "%s: no memory to read it", path);
             return false;
+        }
         *contents = grown;
         *room = head->bytes + (size_t)1;
     }
-    (*contents)[head->bytes] = '\0';
-    return read_all(file, *contents, head->bytes) == (ssize_t)head->bytes &&
-           crc_of(head->key, *contents, head->bytes) == head->crc;
+    bool whole = got == (ssize_t)sizeof *head;
+    if (whole) {
+        (*contents)[head->bytes] = '\0';
+        got = read_all(file, *contents, head->bytes);
+        whole = got == (ssize_t)head->bytes;
+    }
+    if (got < 0)
+        *status = kvt_err_at(err, KVT_EIO, at(path), "cannot read: %s", strerror(errno));
+    return whole && crc_of(head->key, *contents, head->bytes) == head->crc;
 }
 
 /* Walk over the file; *end is where the whole records end. Empty files have no records. */
@@ -112,10 +121,9 @@ static enum kvt_status walk(int file, const char *path, const char *identity,
     struct head head;
     char *contents = NULL;
     size_t room = 0;
-    bool full = false;
     enum kvt_status status = KVT_OK;
     while (got == (ssize_t)sizeof magic && status == KVT_OK &&
-           next_block(file, &head, &contents, &room, &full)) {
+           next_block(file, path, &head, &contents, &room, &status, err)) {
         if (head.key == IDENTITY_KEY && strcmp(contents, identity) != 0)
             status = kvt_journal_refuse(path, contents, identity, err);
         else if (head.key != IDENTITY_KEY && each != NULL)
@@ -123,7 +131,7 @@ static enum kvt_status walk(int file, const char *path, const char *identity,
         *end = lseek(file, 0, SEEK_CUR);
     }
     free(contents);
-    return full ? kvt_err_set(err, KVT_ENOMEM, "%s: no memory to read it", path) : status;
+    return status;
 }
 
 static enum kvt_status append(int file, const char *path, int64_t key, const void *bytes,

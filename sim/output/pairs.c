@@ -190,7 +190,10 @@ enum kvt_status kvt_pairs_add_yaml(struct kvt_pairs *pairs, int side, const char
     for (bool more = true; more && status == KVT_OK;) {
         yaml_event_t event;
         if (yaml_parser_parse(&parser, &event) == 0) {
-            status = kvt_err_at(err, KVT_ECONFIG, (struct kvt_where){.file = name},
+            enum kvt_status why = parser.error == YAML_MEMORY_ERROR || parser.error == YAML_NO_ERROR
+                                      ? KVT_ENOMEM
+                                      : KVT_ECONFIG;
+            status = kvt_err_at(err, why, (struct kvt_where){.file = name},
                                 "the stored configuration is not YAML: %s",
                                 parser.problem != NULL ? parser.problem : "no memory");
             break;

@@ -17,21 +17,31 @@ static struct kvt_h5 h5_of(const struct kvt_run_reader *reader, struct kvt_err *
     return (struct kvt_h5){.path = reader->path, .status = KVT_ECONFIG, .err = err};
 }
 
+static enum kvt_status no_memory(const struct kvt_run_reader *reader, struct kvt_err *err)
+{
+    return kvt_err_at(err, KVT_ENOMEM, (struct kvt_where){.file = reader->path},
+                      "no memory to read it");
+}
+
 static enum kvt_status bad_file(const struct kvt_run_reader *reader, const char *what,
                                 struct kvt_err *err)
 {
     return kvt_err_at(err, KVT_ECONFIG, (struct kvt_where){.file = reader->path}, "%s", what);
 }
 
-/* A fixed-length string attribute as a malloc'ed text, or NULL when it is something else. */
-static char *attribute_text(hid_t attribute)
+/* A fixed-length string attribute as a malloc'ed text, or NULL when it is something else
+ * (KVT_ECONFIG) or there is no memory. */
+static char *attribute_text(hid_t attribute, enum kvt_status *why)
 {
+    *why = KVT_ECONFIG;
     hid_t type = H5Aget_type(attribute), space = H5Aget_space(attribute);
     char *text = NULL;
     if (type >= 0 && space >= 0 && H5Tget_class(type) == H5T_STRING &&
         H5Tis_variable_str(type) == 0 && H5Sget_simple_extent_npoints(space) == 1) {
         size_t bytes = H5Tget_size(type);
         text = bytes > CONFIG_BYTES_MAX ? NULL : calloc(bytes + 1, 1);
+        if (text == NULL && bytes <= CONFIG_BYTES_MAX)
+            *why = KVT_ENOMEM;
         if (text != NULL && H5Aread(attribute, type, text) < 0) {
             free(text);
             text = NULL;
@@ -44,22 +54,26 @@ static char *attribute_text(hid_t attribute)
     return text;
 }
 
-/* The same for the attribute name of an object; NULL when there is none. */
-static char *text_at(hid_t file, const char *object, const char *name)
+/* The same for the attribute name of an object. */
+static char *text_at(hid_t file, const char *object, const char *name, enum kvt_status *why)
 {
+    *why = KVT_ECONFIG;
     hid_t attribute = H5Aopen_by_name(file, object, name, H5P_DEFAULT, H5P_DEFAULT);
     if (attribute < 0)
         return NULL;
-    char *text = attribute_text(attribute);
+    char *text = attribute_text(attribute, why);
     H5Aclose(attribute);
     return text;
 }
 
 static enum kvt_status check_layout(const struct kvt_run_reader *reader, struct kvt_err *err)
 {
-    char *program = text_at(reader->file, "/", "program");
+    enum kvt_status why;
+    char *program = text_at(reader->file, "/", "program", &why);
     bool ours = program != NULL && strcmp(program, "kvtwin") == 0;
     free(program);
+    if (why == KVT_ENOMEM)
+        return no_memory(reader, err);
     if (!ours)
         return bad_file(reader, "is an HDF5 file, but not one of a kvtwin run", err);
     int layout = 0;
@@ -76,9 +90,12 @@ static enum kvt_status check_layout(const struct kvt_run_reader *reader, struct 
 
 static enum kvt_status open_decisions(struct kvt_run_reader *reader, struct kvt_err *err)
 {
-    if (H5Lexists(reader->file, "decisions", H5P_DEFAULT) <= 0)
-        return KVT_OK;
     struct kvt_h5 h5 = h5_of(reader, err);
+    htri_t logged = H5Lexists(reader->file, "decisions", H5P_DEFAULT);
+    if (!kvt_h5_done(&h5, "H5Lexists", logged))
+        return h5.status;
+    if (logged == 0)
+        return KVT_OK;
     hid_t dataset = kvt_h5_id(&h5, "H5Dopen", H5Dopen2(reader->file, "decisions", H5P_DEFAULT));
     if (h5.failed)
         return h5.status;
@@ -99,7 +116,10 @@ static enum kvt_status open_decisions(struct kvt_run_reader *reader, struct kvt_
 
 static enum kvt_status read_names(struct kvt_run_reader *reader, struct kvt_err *err)
 {
-    reader->names_text = text_at(reader->file, "/series", "names");
+    enum kvt_status why;
+    reader->names_text = text_at(reader->file, "/series", "names", &why);
+    if (reader->names_text == NULL && why == KVT_ENOMEM)
+        return no_memory(reader, err);
     if (reader->names_text == NULL)
         return bad_file(reader, "/series has no attribute names: not the file of a run", err);
     int32_t count = 0;
@@ -147,11 +167,27 @@ static enum kvt_status open_file(struct kvt_run_reader *reader, const char *path
     return h5.failed ? h5.status : check_layout(reader, err);
 }
 
-/* Files of a sweep and of a search say so in /kind; those of a run have none. */
+/* Files of a sweep and of a search say so in /kind; those of a run have none: NULL. */
+static enum kvt_status read_kind(const struct kvt_run_reader *reader, char **kind,
+                                 struct kvt_err *err)
+{
+    struct kvt_h5 h5 = h5_of(reader, err);
+    htri_t there = H5Aexists_by_name(reader->file, "/", "kind", H5P_DEFAULT);
+    enum kvt_status why = KVT_OK;
+    *kind = NULL;
+    if (!kvt_h5_done(&h5, "H5Aexists", there))
+        return h5.status;
+    if (there > 0)
+        *kind = text_at(reader->file, "/", "kind", &why);
+    if (there == 0 || *kind != NULL)
+        return KVT_OK;
+    return why == KVT_ENOMEM ? no_memory(reader, err) : bad_file(reader, "/kind is no text", err);
+}
+
 static enum kvt_status check_run(const struct kvt_run_reader *reader, struct kvt_err *err)
 {
-    char *kind = text_at(reader->file, "/", "kind");
-    enum kvt_status status = KVT_OK;
+    char *kind;
+    enum kvt_status status = read_kind(reader, &kind, err);
     if (kind != NULL)
         status = kvt_err_at(err, KVT_ECONFIG, (struct kvt_where){.file = reader->path},
                             "want the file of a run (simulate -o), got that of a %s, which "
@@ -180,7 +216,9 @@ enum kvt_status kvt_points_reader_open(struct kvt_run_reader *reader, const char
                                        char kind[16], struct kvt_err *err)
 {
     enum kvt_status status = open_file(reader, path, err);
-    char *text = status == KVT_OK ? text_at(reader->file, "/", "kind") : NULL;
+    char *text = NULL;
+    if (status == KVT_OK)
+        status = read_kind(reader, &text, err);
     snprintf(kind, 16, "%s", text != NULL ? text : "");
     free(text);
     if (status != KVT_OK)
@@ -217,6 +255,7 @@ enum kvt_status kvt_run_reader_decisions(struct kvt_run_reader *reader, int64_t 
 struct value_list {
     struct kvt_stored_value *values;
     int32_t count;
+    bool full; /* no memory */
 };
 
 static herr_t add_value(hid_t at, const char *name, const H5A_info_t *info, void *data)
@@ -233,10 +272,12 @@ static herr_t add_value(hid_t at, const char *name, const H5A_info_t *info, void
     snprintf(value->name, sizeof value->name, "%s", name);
     hid_t type = H5Aget_type(attribute), space = H5Aget_space(attribute);
     H5T_class_t kind = type < 0 ? H5T_NO_CLASS : H5Tget_class(type);
-    bool fine = space >= 0 && H5Sget_simple_extent_npoints(space) == 1;
+    bool fine = kind != H5T_NO_CLASS && space >= 0 && H5Sget_simple_extent_npoints(space) == 1;
     if (fine && kind == H5T_STRING) {
-        char *text = attribute_text(attribute);
+        enum kvt_status why;
+        char *text = attribute_text(attribute, &why);
         fine = text != NULL;
+        list->full = !fine && why == KVT_ENOMEM;
         value->is_text = true;
         snprintf(value->text, sizeof value->text, "%.127s", fine ? text : "");
         free(text);
@@ -265,6 +306,8 @@ enum kvt_status kvt_run_reader_values(struct kvt_run_reader *reader, const char 
         H5Gclose(at);
     }
     *count = list.count;
+    if (list.full)
+        return no_memory(reader, err);
     return h5.failed ? h5.status : KVT_OK;
 }
 
@@ -295,10 +338,12 @@ enum kvt_status kvt_run_reader_config(struct kvt_run_reader *reader, char **text
     *text = bytes;
     if (h5.failed)
         return h5.status;
-    return bytes != NULL ? KVT_OK : bad_file(reader, "/config is not a text", err);
+    if (fits && bytes == NULL)
+        return no_memory(reader, err);
+    return fits ? KVT_OK : bad_file(reader, "/config is not a text", err);
 }
 
-bool kvt_run_reader_has(const struct kvt_run_reader *reader, const char *path)
+bool kvt_run_reader_has(struct kvt_run_reader *reader, const char *path)
 {
     char part[128];
     for (size_t end = 0;; end++) {
@@ -306,7 +351,10 @@ bool kvt_run_reader_has(const struct kvt_run_reader *reader, const char *path)
         if (end >= sizeof part)
             return false;
         snprintf(part, sizeof part, "%.*s", (int)end, path);
-        if (H5Lexists(reader->file, part, H5P_DEFAULT) <= 0)
+        htri_t there = H5Lexists(reader->file, part, H5P_DEFAULT);
+        if (there < 0)
+            reader->unread = KVT_ECONFIG;
+        if (there <= 0)
             return false;
         if (path[end] == '\0')
             return true;
@@ -354,9 +402,18 @@ enum kvt_status kvt_run_reader_column(struct kvt_run_reader *reader, const char 
     return status;
 }
 
-char *kvt_run_reader_text(const struct kvt_run_reader *reader, const char *path, const char *name)
+char *kvt_run_reader_text(struct kvt_run_reader *reader, const char *path, const char *name)
 {
-    return text_at(reader->file, path, name);
+    enum kvt_status why;
+    htri_t there = kvt_run_reader_has(reader, path + 1)
+                       ? H5Aexists_by_name(reader->file, path, name, H5P_DEFAULT)
+                       : 0;
+    char *text = there > 0 ? text_at(reader->file, path, name, &why) : NULL;
+    if (there < 0)
+        reader->unread = KVT_ECONFIG;
+    if (there > 0 && text == NULL)
+        reader->unread = why;
+    return text;
 }
 
 /* ---- files of points ---- */

@@ -23,6 +23,8 @@ struct kvt_run_reader {
     char *names_text;   /* owned; names point into it */
     const char **names; /* of the replicas; owned */
     int32_t name_count;
+    enum kvt_status unread; /* not KVT_OK: _has or _text could not look, what they say is not there
+                               may be there (KVT_ECONFIG), or had no memory (KVT_ENOMEM) */
 };
 
 /* One attribute: a number or a text. */
@@ -51,7 +53,7 @@ enum kvt_status kvt_run_reader_values(struct kvt_run_reader *reader, const char 
                                       struct kvt_err *err);
 
 /* Whether there is a group or dataset at this path ("link", "memory/decode"). */
-bool kvt_run_reader_has(const struct kvt_run_reader *reader, const char *path);
+bool kvt_run_reader_has(struct kvt_run_reader *reader, const char *path);
 
 /* All numbers of a dataset ("requests/arrival") as doubles, row by row; malloc'ed, and NULL where
  * there are none. Integers beyond 2^53 are rounded. */
@@ -59,7 +61,7 @@ enum kvt_status kvt_run_reader_column(struct kvt_run_reader *reader, const char 
                                       int64_t *count, struct kvt_err *err);
 
 /* A text attribute of any length of the object at path; malloc'ed, NULL when there is none. */
-char *kvt_run_reader_text(const struct kvt_run_reader *reader, const char *path, const char *name);
+char *kvt_run_reader_text(struct kvt_run_reader *reader, const char *path, const char *name);
 
 /* ---- files of sweeps and searches ---- */
 

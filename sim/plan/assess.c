@@ -93,7 +93,7 @@ enum kvt_status kvt_candidate_price(struct kvt_candidate *candidate,
         kvt_config_release(config);
     }
     free(config);
-    return status == KVT_ENOMEM ? kvt_err_set(err, status, "%s", own.text) : KVT_OK;
+    return kvt_point_ends_the_job(status) ? kvt_err_set(err, status, "%s", own.text) : KVT_OK;
 }
 
 /* ---- runs --------------------------------------------------------------------------------- */
@@ -278,7 +278,7 @@ enum kvt_status kvt_candidate_assess(struct kvt_candidate *candidate,
         kvt_config_release(&at->config);
     }
     free(at);
-    if (status == KVT_EINTR || status == KVT_ENOMEM)
+    if (kvt_point_ends_the_job(status))
         return kvt_err_set(err, status, "%s", own.text);
     if (status != KVT_OK) {
         candidate->worst = (double)INFINITY;

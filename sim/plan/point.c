@@ -86,11 +86,15 @@ static enum kvt_status list_slo_choices(struct kvt_point_columns *columns,
         for (int32_t i = 0; strncmp(domain->path, "slo", 3) == 0 && i < domain->count; i++) {
             struct kvt_config *chosen = malloc(sizeof *chosen);
             struct kvt_err own = {0};
-            enum kvt_status status = KVT_OK;
-            if (chosen != NULL &&
-                kvt_points_choose(points, i * stride, NULL, 0, chosen, &own) == KVT_OK) {
+            if (chosen == NULL)
+                return kvt_err_set(err, KVT_ENOMEM, "no memory for the columns of a sweep");
+            enum kvt_status status = kvt_points_choose(points, i * stride, NULL, 0, chosen, &own);
+            if (status == KVT_OK) {
                 status = list_metrics(columns, &chosen->slo, resamples, err);
                 kvt_config_release(chosen);
+            } else {
+                status = kvt_point_ends_the_job(status) ? kvt_err_set(err, status, "%s", own.text)
+                                                        : KVT_OK;
             }
             free(chosen);
             KVT_TRY(status);
@@ -191,9 +195,10 @@ static void fail(struct kvt_point *point, const struct kvt_point_columns *column
         point->values[i] = (double)NAN;
 }
 
-static bool ends_the_job(enum kvt_status status)
+bool kvt_point_ends_the_job(enum kvt_status status)
 {
-    return status == KVT_EINTR || status == KVT_ENOMEM || status == KVT_EDEVICE;
+    return status == KVT_EINTR || status == KVT_ENOMEM || status == KVT_EDEVICE ||
+           status == KVT_EIO;
 }
 
 struct workplace {
@@ -242,7 +247,7 @@ enum kvt_status kvt_point_run(struct kvt_point *point, const struct kvt_points *
         kvt_config_release(&at->config);
     }
     free(at);
-    if (status != KVT_OK && ends_the_job(status))
+    if (status != KVT_OK && kvt_point_ends_the_job(status))
         return kvt_err_set(err, status, "%s", own.text);
     if (status != KVT_OK)
         fail(point, columns, status, own.text);

@@ -8,7 +8,8 @@
  * is followed by _low and _high, and slo_confidence is the share of the resamples that meet the
  * SLO.
  *
- * A point that cannot be run has a status, a message and NaN in every column.
+ * A point that cannot be run has a status, a message and NaN in every column. What is no answer
+ * about the point (memory, a file or a device that fails, an interrupt) ends the job instead.
  */
 #ifndef KVT_PLAN_POINT_H
 #define KVT_PLAN_POINT_H
@@ -33,6 +34,9 @@ struct kvt_point {
     double *values;         /* [columns]; NaN where it has none. Owned by whoever made the point */
     char message[KVT_POINT_MESSAGE]; /* "" when status is KVT_OK */
 };
+
+/* Whether a failure is no answer about a point: memory, a file, a device, an interrupt. */
+bool kvt_point_ends_the_job(enum kvt_status status);
 
 /* The columns of points, for so many resamples. Percentiles of the SLO are those of the config and
  * of every choice of a domain below slo. */

@@ -254,6 +254,10 @@ static void work(struct job *job)
     unsigned char *bytes = malloc(sizeof(int64_t) + kvt_point_bytes_max(columns));
     struct batch batch = {0, 0};
     int64_t number;
+    if (bytes == NULL) {
+#pragma omp critical(kvt_sweep)
+        fail(job, KVT_ENOMEM, "no memory for a point");
+    }
     while (bytes != NULL && (number = take(job, &batch)) >= 0) {
         struct kvt_err err = {0};
         if (kvt_point_run(&point, job->sweep->points, number, columns, &how, &err) == KVT_OK) {

@@ -8,7 +8,8 @@
  *
  *     OUT.journal.R   what rank R finished (journal.h); removed once OUT is complete
  *
- * A point that cannot be run has its message in its row and stops no other.
+ * A point that cannot be run has its message in its row and stops no other; a failure of memory or
+ * of a file ends the sweep, and the same command goes on from its journals.
  */
 #ifndef KVT_PLAN_SWEEP_H
 #define KVT_PLAN_SWEEP_H

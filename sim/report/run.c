@@ -372,7 +372,10 @@ static enum kvt_status read_parts(struct kvt_report_run *run, struct kvt_err *er
         KVT_TRY(read_replica(run, i, err));
     KVT_TRY(read_link(run, err));
     KVT_TRY(read_memory(run, err));
-    return read_faults(run, err);
+    KVT_TRY(read_faults(run, err));
+    if (run->reader.unread == KVT_ENOMEM)
+        return kvt_err_set(err, KVT_ENOMEM, "%s: no memory to read it", run->reader.path);
+    return run->reader.unread == KVT_OK ? KVT_OK : damaged(run, "parts cannot be read", err);
 }
 
 enum kvt_status kvt_report_run_read(struct kvt_report_run *run, const char *path,
