@@ -18,3 +18,12 @@ enum kvt_status kvt_cli_backend(const struct kvt_cli *cli, enum kvt_backend *bac
     return kvt_err_set(err, KVT_EUSAGE, "--backend: want cpu, cuda or reference, got \"%.40s\"",
                        name);
 }
+
+void kvt_cli_say_clock(const struct kvt_cli *cli)
+{
+    if (kvt_device_clock_jumps() > 0)
+        kvt_cli_say(cli, 0,
+                    "kvtwin: note: the system's clock went back %d times: times measured then are "
+                    "too short",
+                    kvt_device_clock_jumps());
+}

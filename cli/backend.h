@@ -9,4 +9,7 @@
 enum kvt_status kvt_cli_backend(const struct kvt_cli *cli, enum kvt_backend *backend,
                                 struct kvt_err *err);
 
+/* Say on stderr when the clock went back while kernels were measured. */
+void kvt_cli_say_clock(const struct kvt_cli *cli);
+
 #endif

@@ -170,6 +170,7 @@ static enum kvt_status run(const struct kvt_cli *cli, struct kvt_err *err)
     if (cli->output != NULL)
         KVT_TRY(kvt_output_begin(&output, cli->output, err));
     enum kvt_status status = kvt_bench_run(&bench, backend, err);
+    kvt_cli_say_clock(cli);
     if (status == KVT_OK && cli->output != NULL) {
         FILE *file = kvt_output_stream(&output, err);
         if (file != NULL)

@@ -298,6 +298,7 @@ static enum kvt_status validate(const struct kvt_cli *cli, struct kvt_config *co
     want.sink = kept.sink;
     want.context = kept.context;
     enum kvt_status status = kvt_validate(&v, config, &want, err);
+    kvt_cli_say_clock(cli);
     if (status == KVT_OK)
         status = keep(outputs, &v.drive->simulation, err);
     if (status == KVT_OK && kvt_cli_get(cli, "laws") != NULL)

@@ -143,8 +143,12 @@ int32_t kvt_device_attention_workers(const struct kvt_device *device,
 /* How many pieces of bytes would be granted, one after the other, before the first refusal. */
 int64_t kvt_device_pieces_until_refusal(const struct kvt_device *device, int64_t bytes);
 
-/* Seconds of a monotonic clock. */
+/* Seconds of a clock that never goes back in a thread; no time has passed where the system's does.
+ */
 double kvt_device_now(void);
+
+/* How often the system's clock went back so far: what was measured then is too short. */
+int32_t kvt_device_clock_jumps(void);
 
 extern const struct kvt_device_ops kvt_device_cpu_ops, kvt_device_reference_ops;
 #ifdef KVT_CUDA

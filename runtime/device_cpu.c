@@ -2,6 +2,7 @@
  * OpenMP inside) and are done when they return, so the stream is always empty. */
 #define _DEFAULT_SOURCE
 #include <omp.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,11 +16,26 @@
 #define HUGE_PAGE ((size_t)2 << 20)
 #define OS_PAGE   4096
 
+static atomic_int clock_jumps;
+
 double kvt_device_now(void)
 {
+    static _Thread_local double last, lost; /* seconds; by how much the clock went back */
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+    double seconds = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec + lost;
+    if (seconds < last) {
+        lost += last - seconds;
+        seconds = last;
+        atomic_fetch_add(&clock_jumps, 1);
+    }
+    last = seconds;
+    return seconds;
+}
+
+int32_t kvt_device_clock_jumps(void)
+{
+    return atomic_load(&clock_jumps);
 }
 
 /* Of the processor; "cpu" where the system does not say. */

@@ -25,6 +25,12 @@ static void judge_times(struct kvt_validation *v)
     char why[200];
     double bound = fmax(STEP_BOUND, REPEAT_FACTOR * v->repeat_median);
     const enum kvt_verdict miss = KVT_VERDICT_FAIL;
+    if (kvt_device_clock_jumps() > 0) {
+        snprintf(why, sizeof why, "the system's clock went back %d times: no time can be judged",
+                 kvt_device_clock_jumps());
+        judge(v, KVT_VERDICT_INCONCLUSIVE, why);
+        return;
+    }
     if (v->repeat_median > REPEAT_BOUND) {
         snprintf(why, sizeof why,
                  "the same steps run twice differ by %.1f %% in the median, more than %.0f %%: the "

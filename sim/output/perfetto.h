@@ -53,7 +53,7 @@ struct kvt_perfetto_lanes { /* of a replica */
 
 struct kvt_perfetto {
     struct kvt_output output;
-    FILE *file; /* its stream */
+    FILE *file;                            /* its stream */
     struct kvt_perfetto_request *requests; /* owned, [rows] */
     struct kvt_perfetto_lanes *lanes;      /* owned, [replicas] */
     int64_t rows, events;
