@@ -3,7 +3,7 @@
 #   make            install what is missing, build build/kvtwin
 #   make demo       and run the main job        make check   and test everything
 #   make help       list the targets            V=1          show whole commands
-#   MODE=release|debug|sanitize|coverage|clang  each in build/MODE/, side by side
+#   MODE=release|debug|sanitize|tsan|coverage|clang  each in build/MODE/, side by side
 #
 # Read from top to bottom: settings, flags, lists (sim/ in the order to read it), rules, targets.
 
@@ -25,7 +25,7 @@ includedir ?= $(PREFIX)/include
 VERSION  := 0.1.0
 B        := build/$(MODE)
 ifeq ($(origin CC),default)
-CC       := $(if $(filter clang,$(MODE)),clang,gcc)
+CC       := $(if $(filter clang tsan,$(MODE)),clang,gcc)
 endif
 ifeq ($(MAKELEVEL)$(filter -j% clean,$(MAKEFLAGS) $(MAKECMDGOALS)),0)
 MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 2)
@@ -44,6 +44,7 @@ MODE_clang    := -O2 -g
 MODE_debug    := -O0 -g3 -DKVT_SLOW_CHECKS
 MODE_sanitize := -O1 -g3 -DKVT_SLOW_CHECKS -fno-omit-frame-pointer -fsanitize=address,undefined \
                  -fno-sanitize-recover=all
+MODE_tsan     := -O1 -g -fno-omit-frame-pointer -fsanitize=thread
 MODE_coverage := -O0 -g --coverage
 # The branches that are counted are those of sim/, runtime/ and cli/: kernels run at full speed.
 build/coverage/kernels/%.o: MODE_coverage := -O2 -g
@@ -163,7 +164,7 @@ test: $(B)/kvtwin $(B)/check ## the quick tests, under a minute
 	$(Q)tests/fixed.sh $(B)/kvtwin
 
 # `all` a second time: on a bare machine mpicc, and with it the part for ranks, is there only now.
-check: bootstrap-check $(if $(filter release,$(MODE)),all twins mutants cuda cuda-emulated $(B)/swarm $(B)/replay) $(B)/kvtwin $(B)/check alone ## all tests, twins, lint
+check: bootstrap-check $(if $(filter release,$(MODE)),all twins mutants cuda cuda-emulated $(B)/swarm $(B)/replay build/anomalies/kvtwin) $(B)/kvtwin $(B)/check alone ## all tests, twins, lint
 	$(if $(filter release,$(MODE)),$(Q)$(MAKE) --no-print-directory all)
 	$(Q)$(B)/check --slow
 	$(Q)tests/cli.sh $(B)/kvtwin
@@ -179,7 +180,7 @@ check: bootstrap-check $(if $(filter release,$(MODE)),all twins mutants cuda cud
 	$(if $(filter release,$(MODE)),$(Q)tests/twins.sh $(TWINS))
 	$(if $(filter release,$(MODE)),$(Q)$(B)/swarm $(COMMIT) 300)
 	$(if $(filter release,$(MODE)),$(Q)$(B)/replay)
-	$(if $(filter release,$(MODE)),$(Q)tests/anomalies/run.sh $(B)/kvtwin)
+	$(if $(filter release,$(MODE)),$(Q)tests/anomalies/run.py build/anomalies $(B)/kvtwin build/anomalies/kvtwin)
 	$(if $(filter release,$(MODE)),$(Q)WALKS=10 tests/spin/check.sh $(B)/check 2)
 	$(Q)scripts/lint.sh
 	$(if $(filter release,$(MODE)),@scripts/readme.sh README.md | diff README.md - || { echo 'README.md shows old output; run make docs' >&2; exit 1; })
@@ -228,12 +229,21 @@ spin: $(B)/check ## the hand-off as a model: checked by spin, planted bugs found
 	@scripts/bootstrap.sh spin
 	$(Q)tests/spin/check.sh $(B)/check
 
+.PHONY: anomalies
+MOMENTS ?= 100
+anomalies: all build/anomalies/kvtwin ## every command broken on purpose: each call fails, full disks, kills at MOMENTS moments, clocks that jump
+	$(Q)tests/anomalies/run.py --full --moments $(MOMENTS) build/anomalies $(B)/kvtwin build/anomalies/kvtwin
+
 bench: all $(BENCHES) ## speed: machine, commit, command, figures
 	@scripts/bench.sh build/kvtwin $(BENCHES)
 
 .PHONY: perf-gate
 perf-gate: all ## instructions of six fixed runs: none may grow by more than 3 % (RENEW=renew: count anew)
 	$(Q)tests/perf/gate.sh build/kvtwin $(RENEW)
+
+.PHONY: sanitize
+sanitize: ## the quick tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	@$(MAKE) --no-print-directory MODE=sanitize test
 
 fuzz: $(FUZZERS) ## each parser and small whole runs against random bytes, TIME seconds each
 	@scripts/fuzz.sh $(TIME) $(FUZZERS)
@@ -340,6 +350,16 @@ $(B)/check: $(TEST_OBJ) $(B)/libkvtwin.a
 $(B)/digests $(B)/swarm: $(B)/%: $(B)/tests/%.o $(B)/tests/world.o $(B)/libkvtwin.a
 	$(call say,LINK)
 	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
+
+# The program with the shared HDF5, whose calls can be made to fail, and what makes calls fail.
+build/anomalies/kvtwin: $(B)/cli/main.o $(B)/libkvtwin.a build/anomalies/failing.so
+	$(call say,LINK)
+	$(Q)$(CC) $(ALL_CFLAGS) $(filter-out -flto% -ffat%,$(ALL_LDFLAGS)) -fno-lto -o $@ $(filter-out %.so,$^) $(PKG_LIBS) -lcsv -lm $(if $(CUDA_HERE),$(CUDA_LIBS))
+
+build/anomalies/failing.so: tests/anomalies/failing.c tests/anomalies/failing_hdf5.c tests/anomalies/failing.h Makefile
+	@mkdir -p $(@D)
+	$(call say,CC)
+	$(Q)gcc -std=c11 -O1 -g -Wall -Wextra $(WERROR) -I. $(PKG_CFLAGS) -shared -fPIC -o $@ $(filter %.c,$^) -ldl -lpthread
 
 $(B)/tests/bench_%: $(B)/tests/bench_%.o $(B)/libkvtwin.a
 	$(call say,LINK)

@@ -53,6 +53,7 @@ check)
     need libomp-dev clang_header omp.h
     need libopenmpi-dev program mpicc
     need openmpi-bin program mpirun
+    need python3 program python3
     ;;
 notebooks)
     need jupyter-nbconvert python_module nbconvert
