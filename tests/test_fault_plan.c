@@ -247,6 +247,8 @@ static void what_cannot_be_drawn_is_refused(void)
          "bit-flip/kv does not strike per transfer"},
         {"  rates: [{fault: late-write, variant: soon, rate: 1, per: hour}]\n",
          "late-write has no variant \"soon\""},
+        {"  rates: [{fault: late-write, rate: 1, per: hour, delay: 1e9 s, exponential: true}]\n",
+         "want a delay of at most 100000 s, got 1e+09 s"},
         {"  rates: [{fault: bit-flip, rate: 1, per: hour, lemons: 0.1}]\n",
          "lemons are GPUs: want a rate per gpu-hour or gb-hour"},
         {"  rates: [{fault: bit-flip, rate: 1e9, per: hour}]\n",

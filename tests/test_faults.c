@@ -410,10 +410,12 @@ static void a_plan_that_cannot_be_is_refused(void)
     static const struct {
         const char *row, *message;
     } bad[] = {
-        {"{fault: late-write, variant: later, at: 1 s}", "late-write has no variant \"later\""},
+        {"{fault: late-write, variant: later, at: 1 s}",
+         "late-write has no variant \"later\"; it has transfer, "},
         {"{fault: leak, at: 1 s, replica: 3}", "replica 3 of a fleet of 3"},
         {"{fault: leak, at: 61 s}", "a strike at 61 s, but run.until is 60 s"},
-        {"{fault: none, at: 1 s}", "none has no variant"},
+        {"{fault: none, at: 1 s}", "want a class that strikes, got none"},
+        {"{fault: late-write, at: 1 s, delay: 1e9 s}", "of at most 100000 s, got 1e+09 s"},
     };
     static struct kvt_strike strikes[KVT_STRIKES_MAX];
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

@@ -1,5 +1,6 @@
 #include "sim/plan/fault_plan.h"
 
+#include <stdio.h>
 #include <string.h>
 
 struct kvt_guards kvt_guards_of(const struct kvt_config_guard *guard)
@@ -26,6 +27,25 @@ int32_t kvt_fault_variant_of(enum kvt_fault_kind kind, const char *name)
             (name == NULL || strcmp(name, kvt_fault_variants[i].name) == 0))
             return i;
     return -1;
+}
+
+enum kvt_status kvt_fault_find_variant(enum kvt_fault_kind kind, const char *name, const char *key,
+                                       struct kvt_where where, int32_t *variant,
+                                       struct kvt_err *err)
+{
+    char names[256] = "";
+    size_t used = 0;
+    *variant = kvt_fault_variant_of(kind, name);
+    if (*variant >= 0)
+        return KVT_OK;
+    if (kind == KVT_FAULT_NONE)
+        return kvt_err_at(err, KVT_ECONFIG, where, "%s: want a class that strikes, got none", key);
+    for (int32_t i = 0; i < KVT_STRIKE_COUNT && used < sizeof names; i++)
+        if (kvt_fault_variants[i].kind == kind)
+            used += (size_t)snprintf(names + used, sizeof names - used, "%s%s",
+                                     used > 0 ? ", " : "", kvt_fault_variants[i].name);
+    return kvt_err_at(err, KVT_ECONFIG, where, "%s: %s has no variant \"%.40s\"; it has %s", key,
+                      kvt_fault_names[kind], name, names);
 }
 
 /* What amount means of a variant: a share, a factor, or a number of things. */
@@ -61,11 +81,9 @@ static enum kvt_status read_row(const struct kvt_config *config,
                                 const struct kvt_config_strike *row, int32_t replicas,
                                 struct kvt_strike *strike, struct kvt_err *err)
 {
-    int32_t variant = kvt_fault_variant_of(row->fault, row->variant);
-    if (variant < 0)
-        return kvt_err_at(err, KVT_ECONFIG, row->where, "faults.plan: %s has no variant \"%.40s\"",
-                          kvt_fault_names[row->fault],
-                          row->variant != NULL ? row->variant : "(any)");
+    int32_t variant;
+    KVT_TRY(
+        kvt_fault_find_variant(row->fault, row->variant, "faults.plan", row->where, &variant, err));
     if (row->replica != KVT_UNSET && row->replica >= replicas)
         return kvt_err_at(err, KVT_ECONFIG, row->where,
                           "faults.plan: replica %lld of a fleet of %d", (long long)row->replica,
@@ -74,6 +92,14 @@ static enum kvt_status read_row(const struct kvt_config *config,
         return kvt_err_at(err, KVT_ECONFIG, row->where,
                           "faults.plan: a strike at %g s, but run.until is %g s", row->at,
                           config->run.until);
+    if (row->at > KVT_STRIKE_AT_MAX_S)
+        return kvt_err_at(err, KVT_ECONFIG, row->where,
+                          "faults.plan: want a strike at %g s at most, got %g s",
+                          KVT_STRIKE_AT_MAX_S, row->at);
+    if (row->delay > KVT_STRIKE_DELAY_MAX_S)
+        return kvt_err_at(err, KVT_ECONFIG, row->where,
+                          "faults.plan: want a delay of at most %g s, got %g s",
+                          KVT_STRIKE_DELAY_MAX_S, row->delay);
     const struct kvt_fault_variant_info *info = &kvt_fault_variants[variant];
     *strike = (struct kvt_strike){
         .time = kvt_ticks_from_seconds(row->at),

@@ -11,11 +11,22 @@
 #include "sim/config/config.h"
 #include "sim/fault/faults.h"
 
+/* Bounds of strikes: the longest exponential delay of that mean (37 of it), added to any time of a
+ * strike, is still a number of ticks (9.007e6 s). */
+#define KVT_STRIKE_AT_MAX_S    1e6
+#define KVT_STRIKE_DELAY_MAX_S 1e5
+
 /* A role's guards as the fault layer reads them. */
 struct kvt_guards kvt_guards_of(const struct kvt_config_guard *guard);
 
 /* The variant of this class and name (NULL: its first); -1 when there is none. */
 int32_t kvt_fault_variant_of(enum kvt_fault_kind kind, const char *name);
+
+/* The same into *variant; KVT_ECONFIG names the variants that the class has. key is of the config.
+ */
+enum kvt_status kvt_fault_find_variant(enum kvt_fault_kind kind, const char *name, const char *key,
+                                       struct kvt_where where, int32_t *variant,
+                                       struct kvt_err *err);
 
 /* KVT_ECONFIG when an amount is out of the range of its variant's measure. */
 enum kvt_status kvt_fault_check_amount(int32_t variant, double amount, const char *key,

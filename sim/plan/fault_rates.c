@@ -223,11 +223,12 @@ static enum kvt_status draw_row(struct draw *draw, int32_t row, struct kvt_err *
     const char *name = rate->variant;
     if (name == NULL && rate->per == KVT_RATE_ABORT && rate->fault == KVT_FAULT_LATE_WRITE)
         name = "abort";
-    int32_t variant = kvt_fault_variant_of(rate->fault, name);
-    if (variant < 0)
+    int32_t variant;
+    KVT_TRY(kvt_fault_find_variant(rate->fault, name, "faults.rates", rate->where, &variant, err));
+    if (rate->delay > KVT_STRIKE_DELAY_MAX_S)
         return kvt_err_at(err, KVT_ECONFIG, rate->where,
-                          "faults.rates: %s has no variant \"%.40s\"", kvt_fault_names[rate->fault],
-                          name != NULL ? name : "(any)");
+                          "faults.rates: want a delay of at most %g s, got %g s",
+                          KVT_STRIKE_DELAY_MAX_S, rate->delay);
     if (rate->amount >= 0)
         KVT_TRY(kvt_fault_check_amount(variant, rate->amount, "faults.rates", rate->where, err));
     if (!share && rate->lemons > 0 && rate->per == KVT_RATE_HOUR)
