@@ -216,6 +216,10 @@ static enum kvt_status prepare(struct work *work, int32_t threads, struct kvt_er
     const struct kvt_config_faults *faults = &work->config->faults;
     work->from = kvt_ticks_from_seconds(faults->from);
     work->until = faults->until < 0 ? -1 : kvt_ticks_from_seconds(faults->until);
+    if (faults->until >= 0 && faults->until <= faults->from)
+        return kvt_err_at(err, KVT_ECONFIG, faults->where,
+                          "faults: want until after from (%g s), got %g s", faults->from,
+                          faults->until);
     bool strikes = (faults->kinds & ~UINT32_C(1)) != 0; /* otherwise one run, and no way back */
     bool branch = work->options->branch && strikes;
     threads = strikes ? threads : 1;
@@ -241,7 +245,10 @@ static enum kvt_status prepare(struct work *work, int32_t threads, struct kvt_er
             work->kinds[kinds++] = (enum kvt_fault_kind)kind;
     work->part_count = kinds * work->per_kind;
     work->parts = calloc((size_t)work->part_count + 1, sizeof *work->parts);
-    return work->parts != NULL ? KVT_OK : kvt_err_set(err, KVT_ENOMEM, "no memory for trials");
+    return work->parts != NULL
+               ? KVT_OK
+               : kvt_err_set(err, KVT_ENOMEM, "no memory for %lld trials of %d classes",
+                             (long long)faults->trials, kinds);
 }
 
 enum kvt_status kvt_campaign_run(const struct kvt_config *config,
