@@ -80,6 +80,9 @@ static enum kvt_status run_plan(const struct kvt_config *config, struct kvt_inje
     int32_t count;
     KVT_TRY(kvt_fault_run(config, how, strikes, results, &count, err));
     row->planned = true;
+    if (count == 0 && how->talk != NULL)
+        fprintf(how->talk, "kvtwin: note: the rates of %s draw no strike with this seed\n",
+                row->config);
     for (int32_t i = 0; i < count; i++) {
         const struct kvt_config_strike *from =
             strikes[i].row >= 0 ? &config->faults.plan.rows[strikes[i].row] : NULL;
@@ -137,6 +140,10 @@ static enum kvt_status run_config(struct kvt_config *config, const char *path,
     name_guard(config, &row);
     if (report->print_plan)
         return print_plan(config, err);
+    if (report->real != NULL && (is_planned(config) || report->estimates))
+        return kvt_err_at(err, KVT_ECONFIG, config->faults.where,
+                          "faults: --backend wants trials of one strike, and neither a plan, nor "
+                          "rates, nor an estimate per request");
     row.number = report->configs++;
     if (report->store != NULL)
         report->store->config = row.number;
@@ -147,9 +154,6 @@ static enum kvt_status run_config(struct kvt_config *config, const char *path,
                                    err));
         return add_row(report, &row, err);
     }
-    if (is_planned(config) && report->real != NULL)
-        return kvt_err_at(err, KVT_ECONFIG, config->faults.where,
-                          "faults: --backend wants trials of one strike, not a plan");
     if (is_planned(config))
         return run_plan(config, &row, how, report, err);
     if (report->real != NULL)
@@ -334,7 +338,7 @@ static enum kvt_status run(const struct kvt_cli *cli, struct kvt_err *err)
     KVT_TRY(read_options(cli, &report, &how, err));
     report.real = kvt_cli_get(cli, "backend") != NULL ? &real : NULL;
     enum kvt_status status = run_all(&with, &report, &how, err);
-    if (status == KVT_OK && report.count > 0)
+    if (status == KVT_OK && report.configs > 0)
         kvt_inject_print(&report, cli->format);
     int32_t other = 0;
     for (int32_t i = 0; i < report.count; i++)

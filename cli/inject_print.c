@@ -129,7 +129,7 @@ static void print_levels_json(const struct kvt_split_levels *levels, FILE *out)
 }
 
 /* Escapes per request at the config's rates. */
-static void print_rate_json(const struct kvt_inject_row *row, FILE *out)
+static void print_rate_json(const struct kvt_inject_row *row, const char *before, FILE *out)
 {
     const struct kvt_fault_estimate *estimate = &row->estimate;
     struct kvt_estimate escapes = kvt_fault_estimate_escapes(estimate);
@@ -139,11 +139,11 @@ static void print_rate_json(const struct kvt_inject_row *row, FILE *out)
             "\"activated\": %lld, \"strikes_per_run\": %.17g, \"inflate\": %.17g, "
             "\"escapes_per_1e9_requests\": %.17g, \"ci_low\": %.17g, \"ci_high\": %.17g, "
             "\"estimator\": \"%s\", \"effective_samples\": %.17g, \"largest_share\": %.17g",
-            row->number > 0 ? "," : "", row->config, row->guard, kvt_check_names[row->check],
-            row->tag_bits, (long long)estimate->runs, (long long)estimate->requests,
-            (long long)estimate->strikes, (long long)estimate->activated, estimate->mean,
-            estimate->inflate, 1e9 * escapes.p, 1e9 * escapes.low, 1e9 * escapes.high,
-            estimator_of(row), escapes.effective, escapes.largest_share);
+            before, row->config, row->guard, kvt_check_names[row->check], row->tag_bits,
+            (long long)estimate->runs, (long long)estimate->requests, (long long)estimate->strikes,
+            (long long)estimate->activated, estimate->mean, estimate->inflate, 1e9 * escapes.p,
+            1e9 * escapes.low, 1e9 * escapes.high, estimator_of(row), escapes.effective,
+            escapes.largest_share);
     if (row->estimator == KVT_ESTIMATE_SPLITTING)
         print_levels_json(&estimate->levels, out);
     fputc('}', out);
@@ -166,7 +166,7 @@ static void print_rates_text(const struct kvt_inject_report *report, bool csv)
                    "95 % interval", "estimator", "effective");
         first = false;
         printf(csv ? "%s,%s,%lld,%lld,%.9g,%.9g,%.9g,%s,%.9g\n"
-                   : "%.0s%-44s%8lld%9lld%16.4g%14.4g to%10.4g%12s%11.1f\n",
+                   : "%.0s%-44s%8lld%9lld%16.4g%14.4g to %9.4g%12s%11.1f\n",
                row->config, csv ? row->guard : guard_text(row, guard),
                (long long)row->estimate.runs, (long long)row->estimate.strikes, 1e9 * escapes.p,
                1e9 * escapes.low, 1e9 * escapes.high, estimator_of(row), escapes.effective);
@@ -187,9 +187,13 @@ static void print_json(const struct kvt_inject_report *report)
         }
     }
     fputs("], \"rates\": [", stdout);
-    for (int32_t i = 0; i < report->count; i++)
-        if (report->rows[i].rated)
-            print_rate_json(&report->rows[i], stdout);
+    const char *before = "";
+    for (int32_t i = 0; i < report->count; i++) {
+        if (!report->rows[i].rated)
+            continue;
+        print_rate_json(&report->rows[i], before, stdout);
+        before = ",";
+    }
     fputs("]", stdout);
     if (report->real != NULL) {
         fputs(", ", stdout);
