@@ -282,7 +282,8 @@ static void print_cells_text(const struct kvt_inject_report *report)
             if (i > 0)
                 putchar('\n');
             print_outcomes(first, end - i);
-            print_costs(first, end - i);
+            if (report->real == NULL) /* trials on real pages do not measure costs */
+                print_costs(first, end - i);
         }
         i = end;
     }
