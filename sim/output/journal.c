@@ -84,7 +84,8 @@ static bool next_block(int file, const char *path, struct head *head, char **con
                        enum kvt_status *status, struct kvt_err *err)
 {
     ssize_t got = read_all(file, head, sizeof *head);
-    if (got == (ssize_t)sizeof *head && head->bytes > KVT_JOURNAL_BYTES_MAX)
+    if (got == (ssize_t)sizeof *head &&
+        (head->bytes > KVT_JOURNAL_BYTES_MAX || head->key < IDENTITY_KEY))
         return false;
     if (got == (ssize_t)sizeof *head && head->bytes + (size_t)1 > *room) {
         char *grown = realloc(*contents, head->bytes + (size_t)1);
