@@ -196,17 +196,19 @@ static void print_tick(const struct axis *axis, double value, bool vertical, FIL
                 at, KVT_SVG_HEIGHT - BOTTOM, at, KVT_SVG_HEIGHT - BOTTOM + 15, text);
 }
 
+/* Within 0.7 of a decade a log axis may have none or one of 1, 2 and 5: it takes even steps. */
 static void print_ticks(const struct axis *axis, bool vertical, FILE *out)
 {
-    if (!axis->is_log) {
-        double step = step_of(axis->high - axis->low);
-        for (double value = ceil(axis->low / step - 1e-9) * step; value <= axis->high + 1e-9 * step;
+    double decades = axis->high - axis->low;
+    if (!axis->is_log || decades < 0.7) {
+        double low = axis->is_log ? pow(10, axis->low) : axis->low;
+        double high = axis->is_log ? pow(10, axis->high) : axis->high, step = step_of(high - low);
+        for (double value = ceil(low / step - 1e-9) * step; value <= high + 1e-9 * step;
              value += step)
             print_tick(axis, value, vertical, out);
         return;
     }
     static const double fine[] = {1, 2, 5};
-    double decades = axis->high - axis->low;
     int parts = decades < 3 ? 3 : 1, skip = decades > 8 ? 3 : decades > 5 ? 2 : 1;
     for (int power = (int)floor(axis->low); power <= (int)ceil(axis->high); power++)
         for (int part = 0; part < parts && power % skip == 0; part++) {
