@@ -4,6 +4,9 @@
  *     cc embed.c -o embed $(pkg-config --cflags --libs kvtwin)
  *     ./embed configs/examples/quickstart.yaml fleet.decode.kv=bf16
  *
+ * Names of models, GPUs and calibrations are looked up in /usr/local/share/kvtwin; KVTWIN_DATA
+ * names another folder (PREFIX/share/kvtwin).
+ *
  * Loads a config, with what the command line sets, runs it, and prints two metrics. Errors are
  * those of the program: where, what was wanted, what was found.
  */
