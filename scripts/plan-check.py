@@ -1,31 +1,42 @@
 #!/usr/bin/env python3
 """Whether `plan` finds the winner of running everything.
 
-    scripts/plan-check.py KVTWIN [CONFIG...]     from the repository's root
+    scripts/plan-check.py KVTWIN [CONFIG...]
 
 Each config (the shipped domains when none is named) is searched, then swept: every point with as
 many resamples as the search gives its finalists. The winner by definition is the cheapest point
 that keeps the SLO in its own run and in plan.confidence of its resamples, the one with most left
-among equals. Exits 1 where the two differ. Some 15 minutes on two cores for the shipped ones; a
-part of this runs in `make check` (tests/test_search.c).
+among equals. Exits with 1 where the two differ, with 2 where one could not be run. Some 15 minutes
+on two cores for the shipped ones; a part of this runs in `make check` (tests/test_search.c).
 """
 import csv
 import io
 import json
+import os
 import re
 import subprocess
 import sys
 import time
 
-SHIPPED = ["configs/examples/plan-split.yaml", "configs/examples/plan-moe.yaml",
-           "configs/examples/plan.yaml"]
+EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "configs", "examples")
+SHIPPED = [os.path.normpath(os.path.join(EXAMPLES, name))
+           for name in ("plan-split.yaml", "plan-moe.yaml", "plan.yaml")]
+
+
+def stop(message):
+    """Exit code 1 is an answer; this is none."""
+    print(f"plan-check: {message}", file=sys.stderr)
+    sys.exit(2)
 
 
 def timed(command):
     start = time.monotonic()
-    done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
+    try:
+        done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
+    except OSError as error:
+        stop(f"cannot run {command[0]}: {error.strerror}")
     if done.returncode not in (0, 1):
-        sys.exit(f"{' '.join(command)}: exit code {done.returncode}")
+        stop(f"{' '.join(command)}: exit code {done.returncode}")
     return done.stdout, time.monotonic() - start
 
 
@@ -47,7 +58,7 @@ def winner(rows, objective, confidence):
 
 def main():
     if len(sys.argv) < 2:
-        sys.exit(__doc__)
+        stop(__doc__)
     kvtwin, failed = sys.argv[1], False
     for config in sys.argv[2:] or SHIPPED:
         text, search_s = timed([kvtwin, "plan", config, "--format", "json", "-q"])
