@@ -77,17 +77,6 @@ static enum kvt_status finished(void *context, int64_t part, const struct kvt_pa
     return status;
 }
 
-/* A finished file of this very campaign may be written again. */
-static enum kvt_status check_finished(const char *output, const char *identity, struct kvt_err *err)
-{
-    char *found = NULL;
-    enum kvt_status status = kvt_h5_items_text(output, "meta", "identity", &found, err);
-    if (status == KVT_OK && found != NULL && strcmp(found, identity) != 0)
-        status = kvt_journal_refuse(output, found, identity, err);
-    free(found);
-    return status;
-}
-
 enum kvt_status kvt_inject_store_open(struct kvt_inject_store *store, const char *output,
                                       const char *identity, struct kvt_err *err)
 {
@@ -97,7 +86,7 @@ enum kvt_status kvt_inject_store_open(struct kvt_inject_store *store, const char
     int length = snprintf(path, sizeof path, "%s.journal", output);
     if (length < 0 || (size_t)length >= sizeof path)
         return kvt_err_set(err, KVT_EIO, "%s: a path that is too long for a journal", output);
-    KVT_TRY(check_finished(output, identity, err));
+    KVT_TRY(kvt_h5_items_check(output, identity, err));
     store->identity = strdup(identity);
     if (store->identity == NULL)
         return kvt_err_set(err, KVT_ENOMEM, "no memory for a journal");

@@ -162,12 +162,12 @@ def rare_table(kvtwin):
     yield "|---" * 5 + "|"
     with open(RARE, encoding="utf-8") as file:
         row = next(line for line in file if "fault: late-write" in line).strip()
-    rate = float(row.split("rate: ")[1].split(",")[0])
+    text = row.split("rate: ")[1].split(",")[0]
     for times, estimator, runs in ((1e5, "counted", 4000), (1e4, "splitting", 1000), (1, "importance", 6000),
                                    (1, "splitting", 6000)):
         command = [kvtwin, "inject", RARE, "--format", "json", "-q", "--estimator", estimator,
                    "--set", f"faults.trials={runs}", "--set",
-                   f"faults.rates=[{row.lstrip('- ').replace(f'rate: {rate:g}', f'rate: {rate * times:g}')}]"]
+                   f"faults.rates=[{row.lstrip('- ').replace(f'rate: {text},', f'rate: {float(text) * times:g},')}]"]
         found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["rates"][0]
         yield (f"| {times:g} | {estimator} | {found['runs']} | {number(found['escapes_per_1e9_requests'])} "
                f"({number(found['ci_low'])} to {number(found['ci_high'])}) | {found['effective_samples']:.0f} |")

@@ -7,6 +7,7 @@
 
 #include "sim/base/file.h"
 #include "sim/output/h5.h"
+#include "sim/output/journal.h"
 
 #define TEXT_BYTES_MAX ((size_t)1 << 26)
 
@@ -156,23 +157,24 @@ static char *read_text(const char *path, const char *group, const char *name)
     return text;
 }
 
-enum kvt_status kvt_h5_items_text(const char *path, const char *group, const char *name,
-                                  char **text, struct kvt_err *err)
+enum kvt_status kvt_h5_items_check(const char *path, const char *identity, struct kvt_err *err)
 {
     struct stat about;
-    *text = NULL;
     if (stat(path, &about) != 0 || !S_ISREG(about.st_mode) || about.st_size == 0)
         return KVT_OK;
     H5E_auto2_t printer;
     void *printer_context;
     H5Eget_auto2(H5E_DEFAULT, &printer, &printer_context);
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL); /* a file of another kind is no news for stderr */
-    *text = H5Fis_hdf5(path) > 0 ? read_text(path, group, name) : NULL;
+    char *found = H5Fis_hdf5(path) > 0 ? read_text(path, "meta", "identity") : NULL;
     H5Eset_auto2(H5E_DEFAULT, printer, printer_context);
-    if (*text != NULL)
-        return KVT_OK;
-    return kvt_err_at(err, KVT_ECONFIG, (struct kvt_where){.file = path},
-                      "there is a file of another kind, without %s/%s; remove it, or name another "
-                      "output",
-                      group, name);
+    enum kvt_status status = KVT_OK;
+    if (found == NULL)
+        status = kvt_err_at(err, KVT_ECONFIG, (struct kvt_where){.file = path},
+                            "there is a file of another kind, without meta/identity; remove it, or "
+                            "name another output");
+    else if (strcmp(found, identity) != 0)
+        status = kvt_journal_refuse(path, found, identity, err);
+    free(found);
+    return status;
 }

@@ -32,10 +32,9 @@ struct kvt_h5_item {
 enum kvt_status kvt_h5_items_write(const char *path, const struct kvt_h5_item items[],
                                    int32_t count, struct kvt_err *err);
 
-/* The text of a column with one row in such a file; malloc'ed. *text is NULL where there is no file
- * yet, or an empty one, or one that is no regular file. KVT_ECONFIG when the file is of another
- * kind, or has no such text. */
-enum kvt_status kvt_h5_items_text(const char *path, const char *group, const char *name,
-                                  char **text, struct kvt_err *err);
+/* Whether path may be written by the job of this identity (journal.h), which such files keep as the
+ * text meta/identity: it is that job's own, or there is none yet, or an empty one, or one that is
+ * no regular file. KVT_ECONFIG for the file of another job, or of another kind. */
+enum kvt_status kvt_h5_items_check(const char *path, const char *identity, struct kvt_err *err);
 
 #endif

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "sim/base/assert.h"
+#include "sim/output/h5_items.h"
 #include "sim/output/journal.h"
 #include "sim/plan/sweep_files.h"
 
@@ -287,7 +288,7 @@ static void run(struct job *job)
 
 /* ---- all of it ---------------------------------------------------------------------------- */
 
-/* What makes records of two runs interchangeable, a line each. malloc'ed; NULL without memory. */
+/* malloc'ed; NULL without memory. */
 static char *identity_of(const struct kvt_sweep *sweep)
 {
     char *config = kvt_config_print(sweep->points->config), *text = NULL;
@@ -309,11 +310,14 @@ static char *identity_of(const struct kvt_sweep *sweep)
 }
 
 /* Rank 0 takes over what all journals hold, then each rank opens its own. */
-static enum kvt_status open_journal(struct job *job, const char *identity, struct kvt_err *err)
+static enum kvt_status open_journal(struct job *job, struct kvt_err *err)
 {
     char path[4096];
+    const char *identity = job->sweep->identity;
     if (job->options->output == NULL)
         return KVT_OK;
+    if (job->ranks->rank == 0)
+        KVT_TRY(kvt_h5_items_check(job->options->output, identity, err));
     if (job->ranks->rank == 0)
         KVT_TRY(kvt_sweep_journals(job->options->output, kvt_sweep_read_journal,
                                    &(struct kvt_sweep_reading){identity, resume, job->sweep}, err));
@@ -378,15 +382,15 @@ enum kvt_status kvt_sweep_run(struct kvt_sweep *sweep, const struct kvt_points *
         (struct job){.sweep = sweep, .ranks = ranks, .options = options, .journal = {.file = -1}};
     enum kvt_status status =
         kvt_point_columns_init(&sweep->columns, points, options->resamples, err);
-    char *identity = status == KVT_OK ? identity_of(sweep) : NULL;
-    if (status == KVT_OK && identity == NULL)
+    sweep->identity = status == KVT_OK ? identity_of(sweep) : NULL;
+    if (status == KVT_OK && sweep->identity == NULL)
         status = kvt_err_set(err, KVT_ENOMEM, "no memory for a sweep");
     if (status == KVT_OK && ranks->rank == 0)
         status = take_memory(sweep, err);
     if (status == KVT_OK && ranks->rank == 0)
-        status = open_journal(job, identity, err);
+        status = open_journal(job, err);
     status = begin(job, status, err);
-    if (status == KVT_OK && ranks->rank > 0 && open_journal(job, identity, &job->err) != KVT_OK)
+    if (status == KVT_OK && ranks->rank > 0 && open_journal(job, &job->err) != KVT_OK)
         job->status = job->err.status;
     if (status == KVT_OK) {
         sweep->resumed = sweep->done_count;
@@ -398,7 +402,6 @@ enum kvt_status kvt_sweep_run(struct kvt_sweep *sweep, const struct kvt_points *
         status = finish(job, err);
     }
     kvt_journal_close(&job->journal);
-    free(identity);
     free(job);
     return status;
 }
@@ -408,6 +411,7 @@ void kvt_sweep_release(struct kvt_sweep *sweep)
     for (int64_t i = 0; sweep->message != NULL && i < sweep->count; i++)
         free(sweep->message[i]);
     free(sweep->done);
+    free(sweep->identity);
     free(sweep->status);
     free(sweep->digest);
     free(sweep->message);

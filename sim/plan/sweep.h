@@ -41,10 +41,11 @@ struct kvt_sweep {
     uint64_t *digest;
     char **message; /* NULL where status is KVT_OK */
     double *values; /* [columns][count] */
+    char *identity; /* what makes records of two runs interchangeable, a line each */
 };
 
 /* Run every point. Each rank of ranks calls this. KVT_EINTR when stopped: journals are kept.
- * KVT_ECONFIG when a journal belongs to another sweep. Release in any case. */
+ * KVT_ECONFIG when a journal, or a finished file, belongs to another job. Release in any case. */
 enum kvt_status kvt_sweep_run(struct kvt_sweep *sweep, const struct kvt_points *points,
                               struct kvt_ranks *ranks, const struct kvt_sweep_options *options,
                               struct kvt_err *err);
@@ -55,7 +56,7 @@ void kvt_sweep_release(struct kvt_sweep *sweep);
  *   /settings/   a string per point under the path of each domain: the choice
  *   /points/     status (0, or the exit code that `simulate` would have), message, digest (hex)
  *   /metrics/    a float64 per point under the name of each column; NaN where there is none
- *   /meta        seed, version, points, failed */
+ *   /meta        seed, version, points, failed, identity */
 enum kvt_status kvt_sweep_write(const struct kvt_sweep *sweep, const char *path,
                                 struct kvt_err *err);
 

@@ -118,6 +118,7 @@ static enum kvt_status write_items(const struct kvt_sweep *sweep, const char *pa
     add(items, "meta", "version", KVT_H5_ATTRIBUTE_TEXT, 0, KVT_VERSION);
     add(items, "meta", "points", KVT_H5_ATTRIBUTE_I64, 0, &count);
     add(items, "meta", "failed", KVT_H5_ATTRIBUTE_I64, 0, &sweep->failed);
+    add(items, "meta", "identity", KVT_H5_TEXT, 1, &sweep->identity);
     return kvt_h5_items_write(path, items->rows, items->count, err);
 }
 
