@@ -706,6 +706,12 @@ else
     echo "tests/cli.sh: skipped, for want of MPI: sweeps of several ranks, and of one that dies"
 fi
 
+cp "$work/one.h5" "$work/kept.h5"
+run "a finished sweep is not written over by another" 3 sweep configs/examples/quickstart.yaml -o "$work/kept.h5"
+err_has "kept.h5: belongs to another job: want \"points 1\""
+cmp -s "$work/one.h5" "$work/kept.h5" || fail "it was written over"
+run "nor is a run by a sweep" 3 sweep configs/examples/quickstart.yaml -o "$work/other.h5"
+err_has "other.h5: there is a file of another kind"
 run "a page of a sweep" 0 report "$work/one.h5" -o "$work/sweep.html" --svg "$work/sweep-svg"
 grep -q '<figure id="ttft"><svg' "$work/sweep.html" || fail "no figure in the page"
 [ -s "$work/sweep-svg/ttft.svg" ] || fail "no file ttft.svg"
