@@ -304,6 +304,9 @@ run "nor is a file of another kind" 3 inject configs/examples/faults.yaml --tria
     --set fleet.decode.guard=none --set 'faults.kinds=[leak]'
 err_has "other.h5: there is a file of another kind"
 cmp -s README.md "$work/other.h5" || fail "it was written over"
+run "quarantine without a guard that looks" 3 capacity configs/examples/faults.yaml \
+    --set 'fleet.decode.guard={fifo: , quarantine: }'
+err_has "fleet.decode.guard: quarantine is for pages that failed a check"
 run "no plan to print" 3 inject configs/examples/faults.yaml --print-plan
 err_has "--print-plan wants faults.plan or faults.rates"
 run "a plan without a strike" 0 inject configs/examples/faults.yaml --print-plan \

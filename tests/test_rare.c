@@ -157,6 +157,11 @@ static void no_hit_is_no_certainty(void)
     struct kvt_tally none = {0};
     struct kvt_estimate e = kvt_tally_estimate(&none, 0.95);
     CHECK(e.low == 0 && e.high == 1);
+    for (int run = 0; run < 1000; run++)
+        kvt_tally_add(&none, 0, -20);
+    e = kvt_tally_estimate(&none, 0.9);
+    CHECK(e.p == 0 && e.low == 0);
+    CHECK_CLOSE(e.high, 1 - pow(0.05, 1e-3), 1e-9, "as for a count");
     struct kvt_interval i = kvt_clopper_pearson(0, 1000, 0.9);
     CHECK(i.low == 0);
     CHECK_CLOSE(i.high, 1 - pow(0.05, 1e-3), 1e-9, "the rule of three: 3/n");

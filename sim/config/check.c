@@ -88,6 +88,13 @@ static void check_guard(const struct checker *c, enum kvt_role role)
             complain(c, path,
                      "%s is for messages between prefill and decode: a serve role has none",
                      kvt_guard_names[between[i]]);
+    bool looks = guard->on[KVT_GUARD_REQUEST_ID] || guard->on[KVT_GUARD_TAG_SIDE] ||
+                 guard->on[KVT_GUARD_TAG_INBAND] || guard->on[KVT_GUARD_DIGEST] ||
+                 guard->on[KVT_GUARD_CANARY];
+    if (guard->on[KVT_GUARD_QUARANTINE] && !looks)
+        complain(c, path,
+                 "quarantine is for pages that failed a check: want a tag, digest, canary or "
+                 "request-id beside it");
     const struct kvt_config_store *store = c->config->store;
     const struct kvt_yaml *node = kvt_yaml_find(store->root, "fleet");
     node = node != NULL && node->kind == KVT_YAML_MAP ? kvt_yaml_find(node, kvt_role_names[role])

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sim/fault/proportion.h"
+
 void kvt_tally_add(struct kvt_tally *tally, double value, double log_weight)
 {
     tally->runs++;
@@ -40,6 +42,8 @@ struct kvt_estimate kvt_tally_estimate(const struct kvt_tally *tally, double lev
     estimate.error = sqrt(fmax(0, tally->squares / n - estimate.p * estimate.p) / (n - 1));
     estimate.low = fmax(0, estimate.p - z * estimate.error);
     estimate.high = estimate.p + z * estimate.error;
+    if (tally->hits == 0)
+        estimate.high = kvt_clopper_pearson(0, tally->runs, level).high;
     if (tally->squares > 0) {
         estimate.effective = tally->sum * tally->sum / tally->squares;
         estimate.largest_share = tally->largest / tally->sum;

@@ -240,9 +240,10 @@ struct kvt_estimate kvt_fault_estimate_escapes(const struct kvt_fault_estimate *
 {
     struct kvt_estimate e = kvt_tally_estimate(&estimate->tally, 0.95);
     double requests = estimate->requests > 0 ? (double)estimate->requests : 1;
-    if (e.hits == 0 && e.runs > 0 && estimate->inflate <= 1) {
+    if (e.hits == 0 && e.runs > 0) { /* splitting begins at a strike; no strike, no escape */
         bool split = estimate->levels.entered[0] > 0;
-        e.high = kvt_clopper_pearson(0, e.runs, 0.95).high * (split ? -expm1(-estimate->mean) : 1);
+        double any = -expm1(-estimate->mean);
+        e.high = split ? e.high * any : fmin(e.high, any);
     }
     e.p /= requests;
     e.low /= requests;
