@@ -172,12 +172,6 @@ void kvt_writers_release(struct kvt_writers *writers)
     *writers = (struct kvt_writers){0};
 }
 
-void kvt_writers_clear(struct kvt_writers *writers)
-{
-    memset(writers->digest, 0, (size_t)writers->room * sizeof *writers->digest);
-    writers->count = 0;
-}
-
 /* Where the digest is, or would be. */
 static int32_t place_of(const struct kvt_writers *writers, uint64_t digest)
 {

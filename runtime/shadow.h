@@ -73,7 +73,6 @@ struct kvt_writers {
 
 enum kvt_status kvt_writers_init(struct kvt_writers *writers, struct kvt_err *err);
 void kvt_writers_release(struct kvt_writers *writers);
-void kvt_writers_clear(struct kvt_writers *writers);
 void kvt_writers_add(struct kvt_writers *writers, uint64_t digest, int32_t request);
 
 /* The request, or -1. */
