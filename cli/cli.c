@@ -11,7 +11,7 @@
 #include "sim/base/assert.h"
 #include "sim/base/units.h"
 
-volatile sig_atomic_t kvt_cli_interrupted;
+struct kvt_stop kvt_cli_interrupted;
 
 #define X(name) extern const struct kvt_command kvt_command_##name;
 KVT_COMMANDS(X)
@@ -164,7 +164,7 @@ static enum kvt_status run_command(const struct kvt_command *command, int argc, 
     else if (status == KVT_OK)
         status = start(cli, err);
     free(cli);
-    if (status == KVT_OK && !help && kvt_cli_interrupted)
+    if (status == KVT_OK && !help && kvt_stop_asked(&kvt_cli_interrupted))
         status = KVT_EINTR;
     return status;
 }

@@ -13,12 +13,12 @@
 #ifndef KVT_CLI_CLI_H
 #define KVT_CLI_CLI_H
 
-#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
 #include "sim/base/status.h"
+#include "sim/base/stop.h"
 
 enum kvt_cli_format { KVT_FORMAT_TEXT, KVT_FORMAT_JSON, KVT_FORMAT_CSV };
 enum kvt_cli_progress { KVT_PROGRESS_AUTO, KVT_PROGRESS_ALWAYS, KVT_PROGRESS_NEVER };
@@ -78,9 +78,9 @@ struct kvt_command {
     enum kvt_status (*run)(const struct kvt_cli *cli, struct kvt_err *err);
 };
 
-/* Set by SIGINT and SIGTERM. A command that loops reads it, finishes its event, writes its outputs
- * and returns KVT_EINTR. A second signal removes temporaries and exits at once. */
-extern volatile sig_atomic_t kvt_cli_interrupted;
+/* Asked by SIGINT and SIGTERM. A command that loops looks at it, finishes its event, writes its
+ * outputs and returns KVT_EINTR. A second signal removes temporaries and exits at once. */
+extern struct kvt_stop kvt_cli_interrupted;
 
 /* ---- what commands ask of the frame ---- */
 

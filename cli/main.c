@@ -5,6 +5,7 @@
 #include <gsl/gsl_errno.h>
 #include <hdf5.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,11 +19,11 @@
 static void on_interrupt(int signal_number)
 {
     (void)signal_number;
-    if (kvt_cli_interrupted) {
+    if (kvt_stop_asked(&kvt_cli_interrupted)) {
         kvt_output_abandon_all();
         _exit(KVT_EINTR);
     }
-    kvt_cli_interrupted = 1;
+    kvt_stop_ask(&kvt_cli_interrupted);
 }
 
 static void catch_signals(void)

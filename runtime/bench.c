@@ -377,7 +377,7 @@ enum kvt_status kvt_bench_measure(const struct kvt_bench_job *job, struct kvt_er
 {
     struct kvt_bench *bench = job->bench;
     va_list arguments;
-    if (bench->stop != NULL && *bench->stop != 0)
+    if (kvt_stop_asked(bench->stop))
         return kvt_err_set(err, KVT_EINTR, "interrupted at %s", job->family);
     if (bench->count == KVT_BENCH_ROWS)
         return kvt_err_set(err, KVT_ELIMIT, "bench has more than %d rows", KVT_BENCH_ROWS);

@@ -29,9 +29,8 @@
 #ifndef KVT_RUNTIME_BENCH_H
 #define KVT_RUNTIME_BENCH_H
 
-#include <signal.h>
-
 #include "runtime/device.h"
+#include "sim/base/stop.h"
 
 #define KVT_BENCH_ROWS    320
 #define KVT_BENCH_TARGETS 24
@@ -67,7 +66,7 @@ struct kvt_bench {
     struct kvt_device device;
     bool quick;
     const char *only; /* a family, or NULL: all */
-    const volatile sig_atomic_t *stop;
+    const struct kvt_stop *stop;
     double read, copy, peak, vectors, launch; /* bytes/s, bytes/s, FLOP/s, FLOP/s, s */
     double read_low, read_high;               /* nine tenths of what was read beside the kernels */
     double fp8_speedup; /* of GQA decode over BF16, tokens/s; 0: not measured */

@@ -246,7 +246,7 @@ static void feed(struct replaying *replaying, struct kvt_core *core,
 enum kvt_status kvt_replay_run(struct kvt_replay *replay, const struct kvt_order *order,
                                const struct kvt_des_spec *spec, const struct kvt_trace *trace,
                                struct kvt_runtime *runtime, uint64_t seed,
-                               const volatile sig_atomic_t *stop, struct kvt_err *err)
+                               const struct kvt_stop *stop, struct kvt_err *err)
 {
     *replay = (struct kvt_replay){.divergence = -1};
     struct replaying replaying = {.replay = replay, .order = order, .runtime = runtime};
@@ -261,7 +261,7 @@ enum kvt_status kvt_replay_run(struct kvt_replay *replay, const struct kvt_order
     for (int64_t i = 0; status == KVT_OK && i < order->call_count && replay->divergence < 0; i++) {
         feed(&replaying, &core, &order->calls[i]);
         status = failure_of(runtime, err);
-        if (stop != NULL && *stop != 0)
+        if (kvt_stop_asked(stop))
             status = kvt_err_set(err, KVT_EINTR, "interrupted at call %lld of %lld", (long long)i,
                                  (long long)order->call_count);
     }

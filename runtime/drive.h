@@ -43,7 +43,7 @@ struct kvt_drive {
     struct kvt_order *order; /* filled; NULL: not recorded */
     void (*sink)(void *context, const struct kvt_decision *decision); /* NULL: none */
     void *sink_context;
-    const volatile sig_atomic_t *stop;
+    const struct kvt_stop *stop;
     struct kvt_des_tap tap; /* set by kvt_drive_begin, as the one below */
     struct kvt_simulation simulation;
 };
@@ -71,6 +71,6 @@ struct kvt_replay {
 enum kvt_status kvt_replay_run(struct kvt_replay *replay, const struct kvt_order *order,
                                const struct kvt_des_spec *spec, const struct kvt_trace *trace,
                                struct kvt_runtime *runtime, uint64_t seed,
-                               const volatile sig_atomic_t *stop, struct kvt_err *err);
+                               const struct kvt_stop *stop, struct kvt_err *err);
 
 #endif

@@ -32,10 +32,9 @@
 #ifndef KVT_RUNTIME_ENGINE_H
 #define KVT_RUNTIME_ENGINE_H
 
-#include <signal.h>
-
 #include "runtime/forward.h"
 #include "runtime/tag_batch.h"
+#include "sim/base/stop.h"
 #include "sim/config/config.h"
 #include "sim/des/engine.h"
 #include "sim/plan/role_memory.h"
@@ -44,7 +43,7 @@
 struct kvt_runtime_want {
     enum kvt_backend backend;
     bool tag_check;
-    const volatile sig_atomic_t *stop; /* NULL: never */
+    const struct kvt_stop *stop; /* NULL: never */
     int32_t repeats;  /* a step's kernels run so many times; at least 1, at most KVT_REPEATS */
     bool page_header; /* pages have room for a tag that travels with them (kv_page.h) */
 };

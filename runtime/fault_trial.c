@@ -210,7 +210,7 @@ static void run_trials(struct work *work, int32_t threads)
 #pragma omp parallel for schedule(dynamic) num_threads(threads)
     for (int64_t i = 0; i < count; i++) {
         struct world *world = &work->worlds[omp_get_thread_num()];
-        bool stopped = want->stop != NULL && *want->stop != 0;
+        bool stopped = kvt_stop_asked(want->stop);
         bool failed;
 #pragma omp atomic read
         failed = work->err.status;

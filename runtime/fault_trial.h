@@ -20,9 +20,8 @@
 #ifndef KVT_RUNTIME_FAULT_TRIAL_H
 #define KVT_RUNTIME_FAULT_TRIAL_H
 
-#include <signal.h>
-
 #include "runtime/strike.h"
+#include "sim/base/stop.h"
 #include "sim/config/config.h"
 
 struct kvt_fault_trial {
@@ -35,9 +34,9 @@ struct kvt_fault_trial {
 
 struct kvt_fault_trials_want {
     enum kvt_backend backend;
-    int32_t threads;                   /* each with engines of its own; 0: as OpenMP has. cuda: 1 */
-    int32_t skip;                      /* a planted bug (strike.h); -1: none */
-    const volatile sig_atomic_t *stop; /* NULL: never */
+    int32_t threads;             /* each with engines of its own; 0: as OpenMP has. cuda: 1 */
+    int32_t skip;                /* a planted bug (strike.h); -1: none */
+    const struct kvt_stop *stop; /* NULL: never */
     void (*progress)(void *context, double fraction, int64_t done); /* NULL: none */
     void *progress_context;
 };

@@ -116,7 +116,7 @@ static enum kvt_status run_point(struct laws *laws, int32_t i, int32_t round, st
 {
     struct kvt_real_replica *real = laws->real;
     struct point *point = &laws->points[i], same;
-    if (laws->runtime->want.stop != NULL && *laws->runtime->want.stop != 0)
+    if (kvt_stop_asked(laws->runtime->want.stop))
         return kvt_err_set(err, KVT_EINTR, "interrupted while kernels were measured");
     make_step(laws, point->requests, point->prior, point->tokens, point->prompt, &same);
     KVT_TRY(time_check(real, &point->checks[round], err));

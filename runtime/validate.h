@@ -41,7 +41,7 @@ struct kvt_validate_want {
     enum kvt_backend backend;
     bool brief; /* few requests, and times judge nothing */
     FILE *talk; /* NULL: none */
-    const volatile sig_atomic_t *stop;
+    const struct kvt_stop *stop;
     void (*sink)(void *context, const struct kvt_decision *decision); /* of the free run; NULL */
     void *context;
 };

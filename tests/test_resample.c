@@ -327,7 +327,7 @@ static double pages_of(const struct kvt_simulation *run)
 static void a_stop_and_one_more_value(void)
 {
     static const struct law_row rows[] = {{KVT_FAMILY_GEMM_BF16, "50 us", "scatter: 0.3"}};
-    volatile sig_atomic_t stop = 0;
+    struct kvt_stop stop = {0};
     write_calibration(rows, 1);
     world_begin(&a, "bf16");
     struct kvt_resample_options how = {.count = 7,
@@ -346,7 +346,8 @@ static void a_stop_and_one_more_value(void)
     resample(&a, 7);
     CHECK_I64(a.resamples.metric_count, a.run.summary.metric_count, "without the extra one");
     kvt_resamples_release(&a.resamples);
-    stop = 1, told = 0;
+    kvt_stop_ask(&stop);
+    told = 0;
     err = (struct kvt_err){0};
     CHECK_FAILS(kvt_resample(&a.resamples, &a.run.simulation, &a.run.summary, &how, &err), err,
                 KVT_EINTR);

@@ -385,7 +385,7 @@ static void runs_that_cannot_be_fitted_to_say_why(void)
         CHECK_FAILS(kvt_serving_fit(&fit, &config, &run, 1, 1, NULL, NULL, &err), err, KVT_ECONFIG);
         CHECK_HOLDS(err.text, messages[i], "");
     }
-    const volatile sig_atomic_t stop = 1;
+    const struct kvt_stop stop = {.asked = true};
     struct kvt_bench_run good = totals();
     struct kvt_serving_run run = {"bench.json", &good};
     err = (struct kvt_err){0};

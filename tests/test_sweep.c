@@ -176,7 +176,7 @@ static void threads_change_no_byte_of_the_file(void)
 
 /* Stops the sweep once so many points are done. */
 struct stopper {
-    volatile sig_atomic_t stop;
+    struct kvt_stop stop;
     int64_t after;
 };
 
@@ -185,7 +185,7 @@ static void stop_after(void *context, double fraction, int64_t done)
     struct stopper *stopper = context;
     (void)fraction;
     if (done >= stopper->after)
-        stopper->stop = 1;
+        kvt_stop_ask(&stopper->stop);
 }
 
 static void a_stopped_sweep_goes_on_to_the_same_file(void)

@@ -131,7 +131,7 @@ static void run_part(struct work *work, int64_t number)
 
 static bool is_stopped(const struct kvt_campaign_options *options)
 {
-    return options->stop != NULL && *options->stop != 0;
+    return kvt_stop_asked(options->stop);
 }
 
 static void run_parts(struct work *work, int32_t threads)

@@ -18,8 +18,7 @@
 #ifndef KVT_PLAN_CAMPAIGN_H
 #define KVT_PLAN_CAMPAIGN_H
 
-#include <signal.h>
-
+#include "sim/base/stop.h"
 #include "sim/config/config.h"
 #include "sim/fault/faults.h"
 
@@ -76,7 +75,7 @@ struct kvt_campaign_options {
     bool exact;                         /* decode steps one by one: the same result */
     bool count_only;                    /* no forced aliases */
     const struct kvt_part_store *store; /* NULL: none */
-    const volatile sig_atomic_t *stop;  /* NULL: never */
+    const struct kvt_stop *stop;        /* NULL: never */
     void (*progress)(void *context, double fraction, int64_t done); /* NULL: none */
     void *progress_context;
     FILE *talk;

@@ -116,7 +116,7 @@ static void run_part(struct job *job, int64_t number)
 
 static bool is_over(const struct job *job)
 {
-    return (job->options->stop != NULL && *job->options->stop != 0) || job->err.status != KVT_OK;
+    return kvt_stop_asked(job->options->stop) || job->err.status != KVT_OK;
 }
 
 static enum kvt_status run_all(struct job *job, struct kvt_fault_estimate *estimate,

@@ -14,9 +14,9 @@
 #ifndef KVT_PLAN_POINT_H
 #define KVT_PLAN_POINT_H
 
-#include <signal.h>
 #include <stdbool.h>
 
+#include "sim/base/stop.h"
 #include "sim/plan/evaluate.h"
 #include "sim/plan/points.h"
 
@@ -57,7 +57,7 @@ struct kvt_point_how {
     bool with_faults;        /* the strikes of faults.plan fall */
     const char *const *more; /* further sets over those of the point */
     int32_t more_count;
-    const volatile sig_atomic_t *stop; /* NULL: never */
+    const struct kvt_stop *stop; /* NULL: never */
 };
 
 /* Run one point; point->values has room for the columns. What is wrong with the point itself (its

@@ -105,7 +105,7 @@ static void run_all(struct kvt_resamples *resamples, const struct kvt_simulation
         struct kvt_err why = {0};
         enum kvt_status status;
         struct workplace *at = NULL;
-        if (options->stop != NULL && *options->stop != 0)
+        if (kvt_stop_asked(options->stop))
             status = kvt_err_set(&why, KVT_EINTR, "interrupted between resamples");
         else if ((at = malloc(sizeof *at)) == NULL)
             status = kvt_err_set(&why, KVT_ENOMEM, "no memory for a run");

@@ -42,7 +42,7 @@ struct kvt_resample_options {
     /* One more value of each run, under this name, which no metric has; NULL: none. */
     const char *extra_name;
     double (*extra)(const struct kvt_simulation *run);
-    const volatile sig_atomic_t *stop;                              /* NULL: never */
+    const struct kvt_stop *stop;                                    /* NULL: never */
     void (*progress)(void *context, double fraction, int64_t done); /* by one thread at a time */
     void *progress_context;
 };

@@ -20,7 +20,7 @@ struct job {
 
 static bool is_stopped(const struct job *job)
 {
-    return job->status != KVT_OK || (job->options->stop != NULL && *job->options->stop != 0);
+    return job->status != KVT_OK || kvt_stop_asked(job->options->stop);
 }
 
 static void note(struct job *job, const struct kvt_err *why)

@@ -25,8 +25,6 @@
 #ifndef KVT_PLAN_SEARCH_H
 #define KVT_PLAN_SEARCH_H
 
-#include <signal.h>
-
 #include "sim/plan/bounds.h"
 #include "sim/plan/point.h"
 
@@ -58,7 +56,7 @@ struct kvt_candidate {
 struct kvt_search_options {
     int32_t threads;                                                /* 0: as OpenMP has */
     bool exhaustive;                                                /* prune nothing; for tests */
-    const volatile sig_atomic_t *stop;                              /* NULL: never */
+    const struct kvt_stop *stop;                                    /* NULL: never */
     void (*progress)(void *context, double fraction, int64_t done); /* by one thread at a time */
     void *progress_context;
 };

@@ -13,7 +13,7 @@ struct kvt_assess_how {
     bool whole_only; /* without the fleets that lost replicas */
     const char *const *more;
     int32_t more_count; /* at most 4 */
-    const volatile sig_atomic_t *stop;
+    const struct kvt_stop *stop;
 };
 
 /* Number of GPUs and price of a point; its state where it cannot be run, MISSES where it can. */

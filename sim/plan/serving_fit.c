@@ -500,7 +500,7 @@ static enum kvt_status fit_world(struct kvt_serving_fit *fit, struct kvt_serving
 
 enum kvt_status kvt_serving_fit(struct kvt_serving_fit *fit, const struct kvt_config *config,
                                 const struct kvt_serving_run runs[], int32_t count, int32_t files,
-                                FILE *talk, const volatile sig_atomic_t *stop, struct kvt_err *err)
+                                FILE *talk, const struct kvt_stop *stop, struct kvt_err *err)
 {
     struct kvt_serving_world world;
     *fit = (struct kvt_serving_fit){.runs = count};

@@ -28,9 +28,9 @@
 #ifndef KVT_PLAN_SERVING_FIT_H
 #define KVT_PLAN_SERVING_FIT_H
 
-#include <signal.h>
 #include <stdio.h>
 
+#include "sim/base/stop.h"
 #include "sim/config/config.h"
 #include "sim/cost/calibration.h"
 #include "sim/output/bench_result.h"
@@ -84,7 +84,7 @@ struct kvt_serving_run {
  */
 enum kvt_status kvt_serving_fit(struct kvt_serving_fit *fit, const struct kvt_config *config,
                                 const struct kvt_serving_run runs[], int32_t count, int32_t files,
-                                FILE *talk, const volatile sig_atomic_t *stop, struct kvt_err *err);
+                                FILE *talk, const struct kvt_stop *stop, struct kvt_err *err);
 
 void kvt_serving_fit_release(struct kvt_serving_fit *fit);
 

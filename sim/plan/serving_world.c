@@ -157,8 +157,7 @@ static enum kvt_status check_roles(const struct kvt_serving_world *world,
 enum kvt_status kvt_serving_world_init(struct kvt_serving_world *world,
                                        const struct kvt_config *config,
                                        const struct kvt_serving_run runs[], int32_t count,
-                                       FILE *talk, const volatile sig_atomic_t *stop,
-                                       struct kvt_err *err)
+                                       FILE *talk, const struct kvt_stop *stop, struct kvt_err *err)
 {
     *world = (struct kvt_serving_world){.runs = runs, .stop = stop, .role = KVT_ROLE_SERVE};
     world->configs = calloc((size_t)count, sizeof *world->configs);

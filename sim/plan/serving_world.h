@@ -26,14 +26,14 @@ struct kvt_serving_world {
     double shipped[KVT_HOST_CONSTANT_COUNT];
     const char *family[KVT_HOST_CONSTANT_COUNT];
     const char *missing[KVT_HOST_CONSTANT_COUNT]; /* why a constant cannot be fitted; or NULL */
-    const volatile sig_atomic_t *stop;
+    const struct kvt_stop *stop;
     int64_t simulations;
 };
 
 enum kvt_status kvt_serving_world_init(struct kvt_serving_world *world,
                                        const struct kvt_config *config,
                                        const struct kvt_serving_run runs[], int32_t count,
-                                       FILE *talk, const volatile sig_atomic_t *stop,
+                                       FILE *talk, const struct kvt_stop *stop,
                                        struct kvt_err *err);
 void kvt_serving_world_release(struct kvt_serving_world *world);
 

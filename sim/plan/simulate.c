@@ -307,7 +307,7 @@ enum kvt_status kvt_simulation_run(struct kvt_simulation *simulation,
                  (unsigned long long)simulation->config->run.seed);
         kvt_assert_context(where);
         more = kvt_des_step(des, kvt_paranoid ? 1 : EVENTS_PER_LOOK);
-        simulation->interrupted = options->stop != NULL && *options->stop != 0;
+        simulation->interrupted = kvt_stop_asked(options->stop);
         if (options->progress != NULL)
             options->progress(options->progress_context, fraction_done(des), des->next_arrival);
     }

@@ -46,8 +46,7 @@ struct job {
 
 static bool is_stopped(const struct job *job)
 {
-    const volatile sig_atomic_t *stop = job->options->stop;
-    return job->status != KVT_OK || (stop != NULL && *stop != 0);
+    return job->status != KVT_OK || kvt_stop_asked(job->options->stop);
 }
 
 static void fail(struct job *job, enum kvt_status status, const char *text)
@@ -191,7 +190,7 @@ static void coordinate(struct job *job)
             if (any)
                 answer(job, &message, bytes);
         }
-        if (stopped_at < 0 && job->options->stop != NULL && *job->options->stop != 0)
+        if (stopped_at < 0 && kvt_stop_asked(job->options->stop))
             stopped_at = kvt_wall_seconds();
         if (!any)
             nanosleep(&pause, NULL);

@@ -14,8 +14,6 @@
 #ifndef KVT_PLAN_SWEEP_H
 #define KVT_PLAN_SWEEP_H
 
-#include <signal.h>
-
 #include "sim/plan/point.h"
 #include "sim/plan/ranks.h"
 
@@ -25,7 +23,7 @@ struct kvt_sweep_options {
     const char *output; /* the file that will be written; NULL: no journal, nothing to resume */
     int32_t threads;    /* of this rank; 0: as OpenMP has */
     int32_t resamples;
-    const volatile sig_atomic_t *stop;                              /* NULL: never */
+    const struct kvt_stop *stop;                                    /* NULL: never */
     void (*progress)(void *context, double fraction, int64_t done); /* by one thread at a time */
     void *progress_context;
 };
