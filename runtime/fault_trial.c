@@ -1,6 +1,7 @@
 #include "runtime/fault_trial.h"
 
 #include <omp.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -151,6 +152,7 @@ struct work {
     kvt_ticks from, until;
     int64_t done;
     struct kvt_err err; /* the first */
+    atomic_bool failed; /* it says why; threads look at this without the lock */
 };
 
 static int64_t number_of(const struct work *work, const struct kvt_fault_trial *trial)
@@ -210,18 +212,16 @@ static void run_trials(struct work *work, int32_t threads)
 #pragma omp parallel for schedule(dynamic) num_threads(threads)
     for (int64_t i = 0; i < count; i++) {
         struct world *world = &work->worlds[omp_get_thread_num()];
-        bool stopped = kvt_stop_asked(want->stop);
-        bool failed;
-#pragma omp atomic read
-        failed = work->err.status;
-        if (stopped || failed)
+        if (kvt_stop_asked(want->stop) || work->failed)
             continue;
         enum kvt_status status = run_trial(work, world, &work->trials->trials[i]);
 #pragma omp critical(fault_trial)
         {
             work->done++;
-            if (status != KVT_OK && work->err.status == KVT_OK)
+            if (status != KVT_OK && !work->failed) {
                 work->err = world->err;
+                work->failed = true;
+            }
             if (want->progress != NULL)
                 want->progress(want->progress_context, (double)work->done / (double)count,
                                work->done);

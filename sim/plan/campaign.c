@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <omp.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -89,7 +90,7 @@ struct work {
     struct kvt_part *parts;
     int64_t per_kind, part_count, done;
     int32_t trunk_count;
-    bool failed; /* to keep a part; says err */
+    atomic_bool failed; /* to keep a part, says err; threads look at it without the lock */
     struct kvt_err *err;
     enum kvt_fault_kind kinds[KVT_FAULT_COUNT];
 };

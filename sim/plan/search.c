@@ -14,7 +14,7 @@ struct job {
     const struct kvt_search_options *options;
     int64_t *order; /* candidates by objective; [count] */
     int64_t done;
-    enum kvt_status status;
+    _Atomic enum kvt_status status; /* threads look at it without the lock */
     struct kvt_err err;
 };
 
