@@ -234,12 +234,12 @@ static enum kvt_status tree_put(struct kvt_config_store *store, const struct set
     struct kvt_yaml *node = store->root;
     for (int i = 0; i < path->count; i++) {
         char got[KVT_QUOTE_BYTES];
-        kvt_yaml_describe(node, got);
+        const char *was = kvt_yaml_describe(node, got);
         if (!node_become_map(store, rule, node))
             return kvt_err_at(err, KVT_ECONFIG, value->where,
                               "cannot set a key of %s, which is %s; set the whole",
                               i > 0 ? path->parts[i - 1] : "the file",
-                              strcmp(got, "a mapping") == 0 ? "a domain" : got);
+                              strcmp(was, "a mapping") == 0 ? "a domain" : was);
         bool is_section = rule != NULL && rule->kind == KVT_RULE_SECTION;
         const struct kvt_rule *below = is_section ? kvt_rule_child(rule, path->parts[i]) : NULL;
         if (is_section)

@@ -167,14 +167,14 @@ const char *kvt_yaml_describe(const struct kvt_yaml *node, char out[KVT_QUOTE_BY
     char quote[KVT_QUOTE_BYTES];
     switch (node->kind) {
     case KVT_YAML_LIST:
-        return strcpy(out, "a list");
+        return "a list";
     case KVT_YAML_MAP:
-        return strcpy(out, "a mapping");
+        return "a mapping";
     case KVT_YAML_SCALAR:
         break;
     }
     if (kvt_yaml_is_null(node))
-        return strcpy(out, "nothing");
+        return "nothing";
     snprintf(out, KVT_QUOTE_BYTES, "\"%.100s\"", kvt_yaml_quote(node->text, quote));
     return out;
 }

@@ -70,7 +70,8 @@ const char *kvt_yaml_quote(const char *text, char out[KVT_QUOTE_BYTES]);
 /* Text in double quotes, which read back as the same text whatever is in it. */
 void kvt_yaml_print_quoted(const char *text, FILE *out);
 
-/* What a node is, for "got ...": "\"fp9\"", a list, a mapping, nothing. Returns out. */
+/* What a node is, for "got ...": "\"fp9\"", a list, a mapping, nothing; in out, where it
+ * is not a constant. */
 const char *kvt_yaml_describe(const struct kvt_yaml *node, char out[KVT_QUOTE_BYTES]);
 
 #endif

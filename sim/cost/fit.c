@@ -513,7 +513,7 @@ enum kvt_status kvt_fit_series(struct kvt_fit *fit, struct kvt_series *series,
         fit->laws = fit_laws(series, form, gpu, split.fitted, series->count, &fit->law_count);
         laws_free(trial, trial_count);
     }
-    if (fit->laws != NULL && fit->parameter_count == 0) { /* the general law took rows in order */
+    if (memory && fit->laws != NULL && fit->parameter_count == 0) { /* the law took rows in order */
         int64_t stride = kvt_fit_stride(series->count), fitted = series->count / stride;
         for (int64_t i = 0; i < fitted; i++)
             split.fitted[i] = &series->samples[i * stride];

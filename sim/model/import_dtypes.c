@@ -141,6 +141,8 @@ enum kvt_status kvt_import_group(struct kvt_import *import, struct kvt_import_sh
         for (; g < model->group_count; g++) {
             struct kvt_layer_group one = model->groups[g];
             one.count = 0;
+            /* Zeroed before they were filled; so compared, no new member can be forgotten:
+             * NOLINTNEXTLINE(bugprone-suspicious-memory-comparison,cert-exp42-c,cert-flp37-c) */
             if (memcmp(&one, layer, sizeof one) == 0)
                 break;
         }

@@ -165,9 +165,8 @@ static int64_t int_of(const json_t *object, const char *key, int64_t fallback)
 static enum kvt_status bits_to_dtype(struct kvt_import *import, int64_t bits, bool is_float,
                                      int64_t group, bool block, enum kvt_weight_dtype *dtype)
 {
-    if (bits == 16) {
-        *dtype = KVT_WEIGHTS_BF16;
-    } else if (bits == 8) {
+    *dtype = KVT_WEIGHTS_BF16;
+    if (bits == 8) {
         *dtype = block ? KVT_WEIGHTS_FP8_BLOCK : KVT_WEIGHTS_FP8;
         if (!is_float)
             kvt_import_note(import, "%s: int8 is counted as fp8: one byte a weight",
@@ -179,7 +178,7 @@ static enum kvt_status bits_to_dtype(struct kvt_import *import, int64_t bits, bo
         if (group != 32 && group != 128)
             kvt_import_note(import, "%s: groups of %lld are counted as %s", import->quant_name,
                             (long long)group, kvt_weight_dtype_names[*dtype]);
-    } else {
+    } else if (bits != 16) {
         return kvt_import_fail(import, "%s: weights of %lld bits cannot be modelled",
                                import->quant_name, (long long)bits);
     }

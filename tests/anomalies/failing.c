@@ -68,10 +68,14 @@ __attribute__((destructor)) static void report(void)
 
 /* ---- memory ---- */
 
+/* glibc's own names: NOLINTBEGIN(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp) */
 extern void *__libc_malloc(size_t bytes);
 extern void *__libc_calloc(size_t count, size_t bytes);
 extern void *__libc_realloc(void *block, size_t bytes);
 extern void *__libc_memalign(size_t alignment, size_t bytes);
+int __libc_start_main(int (*main)(int, char **, char **), int count, char **words,
+                      void (*first)(void), void (*last)(void), void (*at_exit)(void), void *stack);
+/* NOLINTEND(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp) */
 
 /* Before main the loader and the libraries set themselves up, some of which crash without memory.
  */
@@ -84,9 +88,7 @@ static int start(int count, char **words, char **environment)
     return program(count, words, environment);
 }
 
-int __libc_start_main(int (*main)(int, char **, char **), int count, char **words,
-                      void (*first)(void), void (*last)(void), void (*at_exit)(void), void *stack);
-
+/* NOLINTNEXTLINE(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp): likewise */
 int __libc_start_main(int (*main)(int, char **, char **), int count, char **words,
                       void (*first)(void), void (*last)(void), void (*at_exit)(void), void *stack)
 {
@@ -150,8 +152,9 @@ void *aligned_alloc(size_t alignment, size_t bytes)
 /* The C library calls its own malloc, so that the caller would not be known. */
 char *strdup(const char *text)
 {
-    char *copy = memory_fails(CALLER) ? NULL : __libc_malloc(strlen(text) + 1);
-    return copy != NULL ? strcpy(copy, text) : NULL;
+    size_t bytes = strlen(text) + 1;
+    char *copy = memory_fails(CALLER) ? NULL : __libc_malloc(bytes);
+    return copy != NULL ? memcpy(copy, text, bytes) : NULL;
 }
 
 int posix_memalign(void **block, size_t alignment, size_t bytes)
@@ -298,6 +301,7 @@ static FILE *stream_of(int file, const char *mode)
 {
     const cookie_io_functions_t functions = {
         .read = stream_read, .write = stream_write, .close = stream_close};
+    /* NOLINTNEXTLINE(performance-no-int-to-ptr): a cookie is any word; nobody follows it */
     return file < 0 ? NULL : fopencookie((void *)(intptr_t)file, mode, functions);
 }
 

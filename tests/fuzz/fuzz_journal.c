@@ -23,6 +23,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
 
+static const uint8_t MAGIC[8] = "KVTJRNL1"; /* without an end */
 static uint8_t file[BYTES_MAX];
 static size_t used;
 
@@ -41,8 +42,8 @@ static void add_record(int64_t key, const void *bytes, uint32_t count, bool righ
 
 static void build(const uint8_t *script, size_t count)
 {
-    memcpy(file, "KVTJRNL1", 8);
-    used = 8;
+    memcpy(file, MAGIC, sizeof MAGIC);
+    used = sizeof MAGIC;
     add_record(-1, IDENTITY, sizeof IDENTITY - 1, true, true);
     for (size_t i = 0; i + 3 <= count;) {
         size_t length = script[i + 2] < count - i - 3 ? script[i + 2] : count - i - 3;
