@@ -129,6 +129,7 @@ TEST_OBJ  := $(TEST_SRC:%.c=$(B)/%.o)
 BENCHES   := $(BENCH_SRC:%.c=$(B)/%)
 ALONE     := $(HEADERS:%=$(B)/%.ok)
 CUDA_CHECK := $(filter-out tests/cuda/emula%,$(wildcard tests/cuda/*.cc tests/cuda/*.cu))
+ANOMALIES := build/anomalies/failing.so $(B)/kvtwin-shared
 EMULATED  := $(patsubst %,build/emulate/%.o,$(notdir $(filter-out tests/cuda/on_device.cc,\
              $(wildcard kernels/cuda/*.cu tests/cuda/*.cc tests/cuda/*.cu))))
 REFERENCE := $(patsubst %,build/emulate/%.o,$(wildcard kernels/*.c) kernels/cuda/gemm.c sim/base/status.c sim/base/assert.c)
@@ -164,7 +165,7 @@ test: $(B)/kvtwin $(B)/check ## the quick tests, under a minute
 	$(Q)tests/fixed.sh $(B)/kvtwin
 
 # `all` a second time: on a bare machine mpicc, and with it the part for ranks, is there only now.
-check: bootstrap-check $(if $(filter release,$(MODE)),all twins mutants cuda cuda-emulated $(B)/swarm $(B)/replay build/anomalies/kvtwin) $(B)/kvtwin $(B)/check alone ## all tests, twins, lint
+check: bootstrap-check $(if $(filter release,$(MODE)),all twins mutants cuda cuda-emulated $(B)/swarm $(B)/replay $(ANOMALIES)) $(B)/kvtwin $(B)/check alone ## all tests, twins, lint
 	$(if $(filter release,$(MODE)),$(Q)$(MAKE) --no-print-directory all)
 	$(Q)$(B)/check --slow
 	$(Q)tests/cli.sh $(B)/kvtwin
@@ -180,7 +181,7 @@ check: bootstrap-check $(if $(filter release,$(MODE)),all twins mutants cuda cud
 	$(if $(filter release,$(MODE)),$(Q)tests/twins.sh $(TWINS))
 	$(if $(filter release,$(MODE)),$(Q)$(B)/swarm $(COMMIT) 300)
 	$(if $(filter release,$(MODE)),$(Q)$(B)/replay)
-	$(if $(filter release,$(MODE)),$(Q)tests/anomalies/run.py build/anomalies $(B)/kvtwin build/anomalies/kvtwin)
+	$(if $(filter release,$(MODE)),$(Q)tests/anomalies/run.py build/anomalies $(B)/kvtwin $(B)/kvtwin-shared)
 	$(if $(filter release,$(MODE)),$(Q)WALKS=10 tests/spin/check.sh $(B)/check 2)
 	$(Q)scripts/lint.sh
 	$(if $(filter release,$(MODE)),@scripts/readme.sh README.md | diff README.md - || { echo 'README.md shows old output; run make docs' >&2; exit 1; })
@@ -231,8 +232,8 @@ spin: $(B)/check ## the hand-off as a model: checked by spin, planted bugs found
 
 .PHONY: anomalies
 MOMENTS ?= 100
-anomalies: all build/anomalies/kvtwin ## every command broken on purpose: each call fails, full disks, kills at MOMENTS moments, clocks that jump
-	$(Q)tests/anomalies/run.py --full --moments $(MOMENTS) build/anomalies $(B)/kvtwin build/anomalies/kvtwin
+anomalies: all $(ANOMALIES) ## every command broken on purpose: each call fails, full disks, kills at MOMENTS moments, clocks that jump
+	$(Q)tests/anomalies/run.py --full --moments $(MOMENTS) build/anomalies $(B)/kvtwin $(B)/kvtwin-shared
 
 bench: all $(BENCHES) ## speed: machine, commit, command, figures
 	@scripts/bench.sh build/kvtwin $(BENCHES)
@@ -257,20 +258,23 @@ analyse: ## clang-tidy, cppcheck, gcc -fanalyzer and shellcheck over what was ch
 	@$(MAKE) --no-print-directory WERROR=-Werror $(ANALYSED:%.c=build/analyse/%.ok)
 	$(Q)shellcheck $$(git ls-files '*.sh' .ci/run)
 
-# Everything that is quick and the slow tests too, less the suites that only run kernels.
+# Everything that is quick and the slow tests too, less the suites that only run kernels; and each call
+# that may fail does, once on each path that leads to it.
 COVER_SUITES = $(filter-out attention gemm_kernels int4_kernels kv_write elementwise tag_check,\
                $(shell sed -n 's/^ *X(\([a-z_0-9]*\)).*/\1/p' tests/suites.h))
 coverage: ## branches of sim/ and runtime/ that the tests take; sources in build/coverage/index.html (minutes)
 	@scripts/bootstrap.sh coverage
-	@$(MAKE) --no-print-directory MODE=coverage build/coverage/kvtwin build/coverage/check build/coverage/replay build/coverage/swarm
-	$(Q)find build/coverage -name '*.gcda' -delete
-	$(Q)build/coverage/check --slow $(COVER_SUITES) >build/coverage/check.log || { tail -n 40 build/coverage/check.log; exit 1; }
-	$(Q)tests/cli.sh build/coverage/kvtwin
-	$(Q)tests/traces.sh build/coverage/kvtwin
-	$(Q)tests/anomalies/run.sh build/coverage/kvtwin
-	$(Q)build/coverage/replay
-	$(Q)build/coverage/swarm 1 20
+	@$(MAKE) --no-print-directory MODE=coverage coverage-here
 	@scripts/coverage.sh build/coverage
+
+coverage-here: $(B)/kvtwin $(B)/check $(B)/replay $(B)/swarm $(ANOMALIES) $(if $(MPICC),$(B)/kvtwin-mpi.so)
+	$(Q)find $(B) -name '*.gcda' -delete
+	$(Q)$(B)/check --slow $(COVER_SUITES) >$(B)/check.log || { tail -n 40 $(B)/check.log; exit 1; }
+	$(Q)for script in cli traces report completion; do tests/$$script.sh $(B)/kvtwin || exit 1; done
+	$(Q)tests/tutorial.sh $(B)/kvtwin docs/tutorial.md
+	$(Q)$(B)/replay
+	$(Q)$(B)/swarm 1 20
+	$(Q)tests/anomalies/run.py --paths --only calls,resume,memory,disk build/anomalies $(B)/kvtwin $(B)/kvtwin-shared
 
 lint: ## include table, sizes, names, format
 	@scripts/lint.sh
@@ -352,9 +356,9 @@ $(B)/digests $(B)/swarm: $(B)/%: $(B)/tests/%.o $(B)/tests/world.o $(B)/libkvtwi
 	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
 
 # The program with the shared HDF5, whose calls can be made to fail, and what makes calls fail.
-build/anomalies/kvtwin: $(B)/cli/main.o $(B)/libkvtwin.a build/anomalies/failing.so
+$(B)/kvtwin-shared: $(B)/cli/main.o $(B)/libkvtwin.a
 	$(call say,LINK)
-	$(Q)$(CC) $(ALL_CFLAGS) $(filter-out -flto% -ffat%,$(ALL_LDFLAGS)) -fno-lto -o $@ $(filter-out %.so,$^) $(PKG_LIBS) -lcsv -lm $(if $(CUDA_HERE),$(CUDA_LIBS))
+	$(Q)$(CC) $(ALL_CFLAGS) $(filter-out -flto% -ffat%,$(ALL_LDFLAGS)) -fno-lto -o $@ $^ $(PKG_LIBS) -lcsv -lm $(if $(CUDA_HERE),$(CUDA_LIBS))
 
 build/anomalies/failing.so: tests/anomalies/failing.c tests/anomalies/failing_hdf5.c tests/anomalies/failing.h Makefile
 	@mkdir -p $(@D)
@@ -466,7 +470,7 @@ build/analyse/%.ok: %.c .clang-tidy tests/.clang-tidy Makefile
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all bootstrap bootstrap-check demo test check check-report twins mutants mutants-here bench fuzz analyse coverage lint alone docs \
+.PHONY: all bootstrap bootstrap-check demo test check check-report twins mutants mutants-here bench fuzz analyse coverage coverage-here lint alone docs \
         notebooks cuda cuda-emulated device-check \
         install uninstall clean help
 -include $(wildcard $(DEPS))

@@ -13,12 +13,13 @@ FILES = ["open", "read", "write", "fsync", "close", "rename", "ftruncate", "lock
 
 def fail_each(world, case, kind, program, codes, most=None):
     """The Nth call of a kind fails, for every N, or for as many as `most`; tells how many of how many."""
-    count = world.run(case, program=program, KVT_FAIL=f"{kind}:0")
+    paths = {"KVT_FAIL_PATHS": "1"} if world.paths else {}
+    count = world.run(case, program=program, KVT_FAIL=f"{kind}:0", **paths)
     shutil.rmtree(count.folder)
 
     def job(n):
         def one():
-            result = world.run(case, program=program, KVT_FAIL=f"{kind}:{n}")
+            result = world.run(case, program=program, KVT_FAIL=f"{kind}:{n}", **paths)
             world.judge(case, f"{case.name}: {kind} {n} of {count.calls} fails", result, codes)
 
         return one
@@ -30,7 +31,7 @@ def fail_each(world, case, kind, program, codes, most=None):
 
 def part_calls(world):
     for case in CASES:
-        if case.name == "validate" and not world.full:
+        if case.name == "validate" and not world.full and not world.paths:
             continue
         told = []
         for kind in FILES + ["h5"]:
@@ -38,7 +39,8 @@ def part_calls(world):
             if kind in ("h5", "read", "open"):
                 codes |= {3}  # what cannot be read is no config, or no run
             program = world.shared if kind in ("h5", "close") else None
-            told.append(fail_each(world, case, kind, program, codes, None if world.full else case.samples))
+            most = None if world.full or world.paths else case.samples
+            told.append(fail_each(world, case, kind, program, codes, most))
         print(f"calls: {case.name}: {', '.join(filter(None, told))}", flush=True)
 
 
@@ -82,10 +84,12 @@ def part_resume(world):
 
 def part_memory(world):
     for case in CASES:
-        if not world.full and case.name not in MEMORY:
+        if not world.full and not world.paths and case.name not in MEMORY:
             continue
         # Of the hundreds of thousands that plans and fits make, some thousands.
-        most = (5000 if case.samples < 6 else None) if world.full else case.samples
+        most = case.samples
+        if world.full or world.paths:
+            most = 5000 if case.samples < 6 else None
         codes = {0, 4, 5} | ({1} if case.name == "validate" else set())
         print(f"memory: {case.name}:", fail_each(world, case, "malloc", world.shared, codes, most), flush=True)
 

@@ -9,6 +9,8 @@
  *       open read write fsync close rename ftruncate lock   files other than the standard streams,
  *                          through descriptors and through fopen
  *       h5                 a call of HDF5 by the program (failing_hdf5.c)
+ *   KVT_FAIL_PATHS=1       only the first call of each path through the program is counted: calls
+ *                          whose 12 callers are the same are one path
  *   KVT_SPACE=N            the first N bytes that are written find room; then the disk is full
  *   KVT_CLOCK=SEED         the monotonic clock jumps, by up to ten seconds, forwards and backwards
  *   KVT_FAIL_REPORT=FILE   at the end: the number of calls that were counted, and a line with
@@ -16,12 +18,14 @@
  *
  * A write that finds no room for all of its bytes writes as many as there is room for, as the
  * system does; the next one gets ENOSPC. A call of close closes, whatever it says, and fails for
- * others than those libraries.
+ * others than those libraries. After main and what it left for exit no call fails: then the counts
+ * of a coverage build are written.
  */
 #define _GNU_SOURCE
 #include "tests/anomalies/failing.h"
 
 #include <errno.h>
+#include <execinfo.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -44,11 +48,40 @@ static struct {
     long offset, bytes;
 } writes[WRITES_MAX];
 
+#define PATHS_MAX 65536 /* a power of two */
+
+/* Whether no call before had these callers. Where two paths have one hash, the second is missed. */
+static bool is_new_path(void)
+{
+    static _Atomic uint64_t seen[PATHS_MAX];
+    void *callers[12];
+    int count = backtrace(callers, 12);
+    uint64_t hash = 1;
+    for (int i = 0; i < count; i++)
+        hash = (hash ^ (uint64_t)(uintptr_t)callers[i]) * UINT64_C(0x9e3779b97f4a7c15);
+    hash |= 1;
+    for (size_t i = hash >> 48, tries = 0; tries < PATHS_MAX; i++, tries++) {
+        uint64_t there = 0;
+        _Atomic uint64_t *place = &seen[i % PATHS_MAX];
+        if (atomic_compare_exchange_strong(place, &there, hash))
+            return true;
+        if (there == hash)
+            return false;
+    }
+    return false;
+}
+
+/* Before main the loader and the libraries set themselves up, some of which crash without memory.
+ */
+static bool started, ended;
+
 bool fails(const char *kind)
 {
-    const char *what = getenv("KVT_FAIL");
+    const char *what = ended ? NULL : getenv("KVT_FAIL");
     size_t length = strlen(kind);
     if (what == NULL || strncmp(what, kind, length) != 0 || what[length] != ':')
+        return false;
+    if (getenv("KVT_FAIL_PATHS") != NULL && !is_new_path())
         return false;
     return atomic_fetch_add(&calls, 1) + 1 == strtol(what + length + 1, NULL, 10);
 }
@@ -77,13 +110,19 @@ int __libc_start_main(int (*main)(int, char **, char **), int count, char **word
                       void (*first)(void), void (*last)(void), void (*at_exit)(void), void *stack);
 /* NOLINTEND(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp) */
 
-/* Before main the loader and the libraries set themselves up, some of which crash without memory.
- */
-static bool started;
 static int (*program)(int, char **, char **);
 
+static void end(void)
+{
+    ended = true;
+}
+
+/* What is registered first is called last. backtrace allocates when it is called first. */
 static int start(int count, char **words, char **environment)
 {
+    void *caller;
+    atexit(end);
+    backtrace(&caller, 1);
     started = true;
     return program(count, words, environment);
 }
@@ -116,7 +155,7 @@ static bool is_fragile(const void *caller)
 static bool memory_fails(const void *caller)
 {
     static _Thread_local bool inside;
-    const char *what = inside || !started ? NULL : getenv("KVT_FAIL");
+    const char *what = inside || !started || ended ? NULL : getenv("KVT_FAIL");
     if (what == NULL || strncmp(what, "malloc:", 7) != 0)
         return false;
     inside = true;
@@ -188,7 +227,7 @@ static bool file_fails(const char *kind, int file, int code)
 static size_t room_for(int file, long offset, size_t bytes)
 {
     const char *space = getenv("KVT_SPACE");
-    if (file <= 2)
+    if (file <= 2 || ended)
         return bytes;
     long at = atomic_fetch_add(&write_count, 1);
     if (at < WRITES_MAX)
@@ -313,6 +352,8 @@ FILE *fopen(const char *path, const char *mode)
 
 FILE *fdopen(int file, const char *mode)
 {
+    if (ended)
+        return NEXT(fdopen)(file, mode);
     return file_fails("open", file, ENOMEM) ? NULL : stream_of(file, mode);
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Break every command on purpose: what it promises must hold whatever fails.
 
-    run.py [--full] [--moments N] [--only PART[,PART]] BUILD KVTWIN SHARED
+    run.py [--full] [--paths] [--moments N] [--only PART[,PART]] BUILD KVTWIN SHARED
 
 BUILD has failing.so and KVTWIN-shared, the program linked with the shared HDF5. The parts:
 
@@ -19,7 +19,8 @@ BUILD has failing.so and KVTWIN-shared, the program linked with the shared HDF5.
     race     two runs with the same output at one time: one whole file, or one of them is refused
     clock    the clock jumps while kernels are measured: no crash, no time below zero
 
-Without --full each part is short: large N in strides, few moments. The moments are drawn from
+Without --full each part is short: large N in strides, few moments. With --paths the calls that
+fail are the first of each path through the program, all of them, in every command. The moments are drawn from
 --seed, which is printed.
 """
 
@@ -48,6 +49,7 @@ def main():
     parser.add_argument("kvtwin")
     parser.add_argument("shared")
     parser.add_argument("--full", action="store_true")
+    parser.add_argument("--paths", action="store_true")
     parser.add_argument("--moments", type=int, default=2)
     parser.add_argument("--only", default=",".join(PARTS))
     parser.add_argument("--cases", default="")

@@ -28,7 +28,7 @@ class World:
         self.build = os.path.abspath(options.build)
         self.kvtwin = options.kvtwin
         self.shared = options.shared
-        self.full = options.full
+        self.full, self.paths = options.full, options.paths
         self.moments = options.moments
         self.random = random.Random(options.seed)
         self.work = tempfile.mkdtemp(prefix="kvtwin-anomalies-")
