@@ -102,9 +102,10 @@ static enum kvt_status open_decisions(struct kvt_run_reader *reader, struct kvt_
     reader->decisions = dataset;
     hid_t want = kvt_h5_decision_type(&h5), type = H5Dget_type(dataset);
     hid_t space = H5Dget_space(dataset);
-    bool fits = type >= 0 && want >= 0 && H5Tequal(type, want) > 0 && space >= 0 &&
+    hssize_t points = space >= 0 ? H5Sget_simple_extent_npoints(space) : -1;
+    bool fits = type >= 0 && want >= 0 && H5Tequal(type, want) > 0 && points >= 0 &&
                 H5Sget_simple_extent_ndims(space) == 1;
-    reader->decision_count = fits ? (int64_t)H5Sget_simple_extent_npoints(space) : 0;
+    reader->decision_count = fits ? (int64_t)points : 0;
     if (space >= 0)
         H5Sclose(space);
     if (type >= 0)
@@ -445,12 +446,17 @@ enum kvt_status kvt_points_reader_names(struct kvt_run_reader *reader, const cha
     *count = 0;
     if (names.list == NULL)
         return kvt_err_set(err, KVT_ENOMEM, "no memory for the columns of /%s", group);
-    if (H5Lexists(reader->file, group, H5P_DEFAULT) > 0)
-        H5Literate_by_name(reader->file, group, H5_INDEX_NAME, H5_ITER_INC, NULL, take_name, &names,
-                           H5P_DEFAULT);
+    struct kvt_h5 h5 = h5_of(reader, err);
+    htri_t there = H5Lexists(reader->file, group, H5P_DEFAULT);
+    herr_t listed = there > 0 ? H5Literate_by_name(reader->file, group, H5_INDEX_NAME, H5_ITER_INC,
+                                                   NULL, take_name, &names, H5P_DEFAULT)
+                              : 0;
     *count = names.count;
-    return names.failed ? kvt_err_set(err, KVT_ENOMEM, "no memory for the columns of /%s", group)
-                        : KVT_OK;
+    if (names.failed)
+        return kvt_err_set(err, KVT_ENOMEM, "no memory for the columns of /%s", group);
+    kvt_h5_done(&h5, "H5Lexists", there);
+    kvt_h5_done(&h5, "H5Literate", listed);
+    return h5.failed ? h5.status : KVT_OK;
 }
 
 enum kvt_status kvt_points_reader_texts(struct kvt_run_reader *reader, const char *path, char **out,
