@@ -198,7 +198,7 @@ mutants: twins ## bugs planted in the jump logic: random worlds must tell each
 	@$(MAKE) --no-print-directory MODE=clang mutants-here
 
 # In a mode without link-time optimisation: 32 links are most of the work.
-mutants-here: $(B)/swarm
+mutants-here: $(B)/swarm $(B)/check
 	$(Q)tests/mutants.sh $(B) '$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(ALL_LDFLAGS)' '$(LIBS)'
 
 # Load that comes at once and short outputs: half a minute for both.

@@ -1,19 +1,21 @@
 #!/bin/sh
 # Bugs planted in the jump logic, one at a time: random worlds must tell each from the real thing.
 #
-#   mutants.sh BUILD COMPILE LIBS    BUILD has tests/swarm.o, tests/world.o and libkvtwin.a
+#   mutants.sh BUILD COMPILE LIBS    BUILD has tests/*.o and libkvtwin.a
 #
 # A mutant is one sed edit of one file. It is compiled, linked before the library, and run on the
-# worlds of the quick suite: macro-steps against exact steps, with and without a log. A mutant that
-# survives, or an edit that no longer applies, is a failure.
+# worlds of the quick suite: macro-steps against exact steps, with and without a log; or, where both
+# would do the same, by the suite that it names. A mutant that survives, or an edit that no longer
+# applies, is a failure.
 set -u
 build=$1 compile=$2 libs=$3
 worlds=${WORLDS:-1000}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 killed=0 failed=0
+suites=$(find "$build/tests" -maxdepth 1 -name '*.o' ! -name 'bench_*' ! -name digests.o ! -name swarm.o)
 
-mutant() { # mutant FILE NAME SED
+mutant() { # mutant FILE NAME SED [SUITE]
     echo "#line 1 \"$1\"" | cat - "$1" >"$work/real.c"
     sed "$3" "$work/real.c" >"$work/mutant.c"
     if cmp -s "$work/real.c" "$work/mutant.c"; then
@@ -21,17 +23,19 @@ mutant() { # mutant FILE NAME SED
         failed=$((failed + 1))
         return
     fi
+    tests="$build/tests/swarm.o $build/tests/world.o" run="--steps --first 1 $worlds"
+    [ $# -gt 3 ] && tests=$suites run=$4
     # shellcheck disable=SC2086
     if ! $compile -w -c -o "$work/mutant.o" "$work/mutant.c" ||
-        ! $compile -o "$work/swarm" "$build/tests/swarm.o" "$build/tests/world.o" \
-            "$work/mutant.o" "$build/libkvtwin.a" $libs; then
+        ! $compile -o "$work/test" $tests "$work/mutant.o" "$build/libkvtwin.a" $libs; then
         echo "tests/mutants.sh: \"$2\" does not compile" >&2
         failed=$((failed + 1))
         return
     fi
-    timeout 20 "$work/swarm" --steps --first 1 "$worlds" >"$work/out" 2>&1
+    # shellcheck disable=SC2086
+    timeout 20 "$work/test" $run >"$work/out" 2>&1
     code=$?
-    why=$(grep -m 1 -e '^world' -e assert "$work/out" | sed 's/^kvtwin: //')
+    why=$(grep -m 1 -e '^world' -e assert -e ' after [0-9 ]*$' "$work/out" | sed -e 's/^kvtwin: //' -e 's/.*[.]   *//')
     case $code in
     0)
         echo "tests/mutants.sh: survived: $1: $2" >&2
@@ -83,6 +87,8 @@ mutant $observe "gaps: the window does not grow in a run" 's/windowed += terms \
 mutant $observe "gaps: the second step has the first one's context" 's/int64_t context = run->context + run->decodes;/int64_t context = run->context;/'
 mutant $observe "gaps: the next one begins at the first step's end" 's/gaps->last = end;/gaps->last = first_end;/'
 mutant $observe "gaps: a newcomer counts from its second step on" 's/^    if (run->steps > 1 \&\& gaps->measured > 0)/    if (run->steps > 1 \&\& gaps->measured > step->joiner_count)/'
+
+mutant sim/serve/cancel.c "a cancel out of a batch leaves the blocked blocked" '/^static void leave_batch/,/^}/s/replica->blocked = false;//' tiny_fleets
 
 if [ "$failed" -gt 0 ]; then
     echo "tests/mutants.sh: $failed of $((failed + killed)) mutants are alive" >&2

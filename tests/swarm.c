@@ -10,12 +10,13 @@
  * both; then along the recorded order of calls by the other driver's replay (runtime/drive.h); then
  * with faults and guards, by macro-steps and step by step. Results must be equal, no request may be
  * lost, and in worlds of few pages every invariant is checked after every step. The command that
- * repeats a failure is printed, also when a check aborts or nothing ends for a minute.
+ * repeats a failure is printed, also when a check aborts or a world runs for a minute.
  */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "runtime/drive.h"
@@ -127,11 +128,11 @@ static bool faults_are_equal(void)
 static void on_signal(int signal_number)
 {
     char text[256];
-    int length =
-        snprintf(text, sizeof text, "world %llu %s; again: %s %llu 1\n",
-                 (unsigned long long)world.seed, signal_number == SIGALRM ? "never ends" : "aborts",
-                 program, (unsigned long long)world.seed);
-    if (write(STDOUT_FILENO, text, (size_t)length) < 0 || signal_number == SIGALRM)
+    int length = snprintf(text, sizeof text, "world %llu %s; again: %s %llu 1\n",
+                          (unsigned long long)world.seed,
+                          signal_number == SIGVTALRM ? "never ends" : "aborts", program,
+                          (unsigned long long)world.seed);
+    if (write(STDOUT_FILENO, text, (size_t)length) < 0 || signal_number == SIGVTALRM)
         _exit(1);
 }
 
@@ -140,7 +141,7 @@ static bool is_world_right(uint64_t seed, bool steps_only)
     struct world_outcome macro;
     world_draw(&world, seed);
     kvt_paranoid = !steps_only && world_pages(&world) <= CHECKED_PAGES;
-    alarm(60);
+    setitimer(ITIMER_VIRTUAL, &(struct itimerval){.it_value = {.tv_sec = 60}}, NULL);
     bool right = steps_are_equal(&macro);
     if (!steps_only && macro.status == KVT_OK) {
         right = drivers_are_equal(&macro) && right;
@@ -165,7 +166,7 @@ int main(int argc, char **argv)
     uint64_t first = strtoull(argv[at], NULL, 0), count = strtoull(argv[at + 1], NULL, 10);
     uint64_t wrong = 0;
     signal(SIGABRT, on_signal);
-    signal(SIGALRM, on_signal);
+    signal(SIGVTALRM, on_signal);
     setvbuf(stdout, NULL, _IOLBF, 0);
     for (uint64_t i = 0; i < count && !(stop && wrong > 0); i++)
         wrong += !is_world_right(first + i, steps_only);

@@ -136,19 +136,37 @@ static void look_at_ages(const struct state *before)
     }
 }
 
-/* A replica that sleeps has nothing to do: were it asked, nothing would be
- * decided. */
+/* What a plan of the replica would decide now, asked as it stands or anew; nothing is changed. */
+static uint64_t would_decide(int32_t id, bool anew)
+{
+    struct kvt_core *core = &now.core[NAMED];
+    save(STEPS_MAX);
+    if (anew)
+        core->replicas[id].blocked = false;
+    bool planned = kvt_core_plan(core, id) != NULL;
+    uint64_t digest = kvt_digest_add(core->log.digest, planned);
+    put_back(STEPS_MAX);
+    return digest;
+}
+
+/* A replica that sleeps has nothing to do: were it asked, nothing would be decided. */
 static void look_for_lost_wakes(void)
 {
+    const struct kvt_core *core = &now.core[NAMED];
+    for (int32_t id = 0; id < core->replica_count; id++)
+        if (!now.awake[id] && core->replicas[id].in_flight == 0)
+            must(would_decide(id, true) == kvt_digest_add(core->log.digest, false),
+                 "a replica sleeps that has something to do");
+}
+
+/* A member has left a batch before its end: whoever is still refused would be refused again. */
+static void look_for_stale_refusals(void)
+{
     for (int32_t id = 0; id < now.core[NAMED].replica_count; id++) {
-        if (now.awake[id] || now.core[NAMED].replicas[id].in_flight > 0)
-            continue;
-        uint64_t digest = now.core[NAMED].log.digest;
-        save(STEPS_MAX);
-        now.core[NAMED].replicas[id].blocked = false;
-        must(kvt_core_plan(&now.core[NAMED], id) == NULL && now.core[NAMED].log.digest == digest,
-             "a replica sleeps that has something to do");
-        put_back(STEPS_MAX);
+        const struct kvt_replica *replica = &now.core[NAMED].replicas[id];
+        if (replica->blocked && replica->in_flight <= replica->spec.overlap)
+            must(would_decide(id, true) == would_decide(id, false),
+                 "a replica refuses who would fit since a member left");
     }
 }
 
@@ -227,9 +245,11 @@ static void tell(struct kvt_core *core, int what)
 
 static void happen(int what)
 {
+    int32_t id = (what - PLAN) % REPLICAS, r = (what - CANCEL) % REQUESTS;
+    bool leaves =
+        what >= CANCEL && what < DONE && now.core[NAMED].requests[r].state == KVT_REQUEST_RUNNING;
     for (int c = 0; c < cores; c++)
         tell(&now.core[c], what);
-    int32_t id = (what - PLAN) % REPLICAS, r = (what - CANCEL) % REQUESTS;
     if (what == ARRIVE)
         now.arrived++;
     else if (what < COMMIT)
@@ -243,6 +263,8 @@ static void happen(int what)
         now.acking[r] = false;
     carry_out();
     look();
+    if (leaves)
+        look_for_stale_refusals();
 }
 
 /* Everything that is under way goes on to its end, and nobody goes away any

@@ -203,6 +203,9 @@ void world_draw(struct world *world, uint64_t seed)
         .bytes_per_token = draw(1, 1000),
     };
     draw_load(world, disaggregated);
+    for (int role = 0; role < KVT_ROLE_COUNT; role++)
+        world->roles[role].zeroes = chance(20);
+    spec->late_ack = disaggregated && chance(30);
 }
 
 /* ---- faults ------------------------------------------------------------------------------- */
@@ -226,6 +229,7 @@ static void draw_guards(struct kvt_guards *guards)
 {
     *guards = (struct kvt_guards){
         .check = (enum kvt_guard_check)draw(0, KVT_CHECK_COUNT - 1),
+        .policy = (enum kvt_guard_policy)draw(0, KVT_POLICY_COUNT - 1),
         .sample = (double)draw(1, 10) / 10,
         .lease = draw(0, 200) * 1000,
         .tag = {.bits = chance(50) ? 4 : (int32_t)draw(4, 64),

@@ -343,9 +343,10 @@ static void acknowledge_joiners(struct kvt_des *engine, const struct kvt_step *s
 {
     for (int32_t i = 0; i < step->joiner_count; i++) {
         const struct kvt_request *request = &engine->core.requests[step->joiners[i]];
-        if (request->state == KVT_REQUEST_RUNNING && request->in_transfer &&
-            request->away.fences == 0)
-            kvt_des_acknowledge(engine, step->joiners[i]);
+        if (request->state != KVT_REQUEST_RUNNING || !request->in_transfer)
+            continue;
+        kvt_assert(request->away.fences == 0); /* who decodes has been told that all is there */
+        kvt_des_acknowledge(engine, step->joiners[i]);
     }
 }
 
