@@ -16,8 +16,8 @@ static bool is_live(const struct kvt_real *real, int32_t id, const struct kvt_pl
     const struct kvt_request *request = &core->requests[plan->entries[e].request];
     if (plan->entries[e].stopped)
         return false;
-    if (!decodes(plan, e))
-        return request->state == KVT_REQUEST_PREFILL;
+    if (!decodes(plan, e)) /* a member's: its last chunk, under overlap */
+        return request->state == KVT_REQUEST_PREFILL || request->state == KVT_REQUEST_RUNNING;
     return request->state == KVT_REQUEST_RUNNING &&
            request->joined <= core->replicas[id].batch.committed;
 }
@@ -303,12 +303,21 @@ static void stamp_canaries(struct kvt_real *real, int32_t id, const struct kvt_p
     }
 }
 
+/* A role that checks canaries gets them from the one that wrote the page. */
+static bool is_canary_read(const struct kvt_real *real)
+{
+    bool read = false;
+    for (int32_t id = 0; id < real->runtime->replica_count; id++)
+        read = read || kvt_real_guarded(real, id, KVT_GUARD_CANARY);
+    return read;
+}
+
 void kvt_real_observe(struct kvt_real *real, int32_t id)
 {
     struct kvt_real_replica *replica = kvt_real_replica_of(real, id);
     const struct kvt_planned *plan = &replica->planned[replica->last];
     int32_t size = replica->layout.page_tokens;
-    if (kvt_real_guarded(real, id, KVT_GUARD_CANARY))
+    if (is_canary_read(real))
         stamp_canaries(real, id, plan);
     for (int32_t e = 0; e < plan->entry_count; e++) {
         const struct kvt_entry *entry = &plan->entries[e];

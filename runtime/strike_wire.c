@@ -231,7 +231,8 @@ void kvt_real_arrive(struct kvt_real *real, int32_t r, int32_t told)
         return;
     land(real, r, 0, request->held >= 0 ? request->held : request->wire.pages);
     int32_t size = real->shadows[core->requests[r].decode_replica].tokens;
-    know(real, r, request->wire.noted, 0, request->wire.pages * size, false);
+    int32_t end = request->wrote ? request->wire.tokens : request->wire.pages * size;
+    know(real, r, request->wire.noted, 0, end, false); /* what it wrote itself it has noted */
     request->arrived = true;
     if (told == KVT_NONE || told == r || real->requests[told].arrived || !stage_once(real, told))
         return;

@@ -41,9 +41,9 @@ static bool would_fire(struct kvt_faults *faults, const struct kvt_guards *guard
         return side && differs(faults, guards, d, &d->owned, d->owner_free);
     bool moved =
         d->kind == KVT_READS_OTHER || d->kind == KVT_BYTES_OTHER || d->kind == KVT_BYTES_PARTIAL;
-    if (canary && !d->stamped && (moved || d->kind == KVT_BYTES_POISONED))
+    if (canary && !d->stamped && !d->alike && (moved || d->kind == KVT_BYTES_POISONED))
         return true;
-    if (digest && d->source_index == KVT_NONE &&
+    if (digest && d->source_index == KVT_NONE && !d->alike &&
         (d->kind == KVT_BYTES_OTHER || d->kind == KVT_BYTES_PARTIAL ||
          d->kind == KVT_BYTES_FLIPPED))
         return true;
@@ -69,8 +69,9 @@ static bool find_place(const struct kvt_faults *faults, int32_t id, int32_t r, s
     *place = (struct place){.generated = request->generated};
     if (replica->in_flight == 0)
         return false;
-    for (int32_t i = 0; i < step->chunk_count; i++) {
-        if (step->chunks[i].request != r || request->state != KVT_REQUEST_PREFILL)
+    bool computes = request->state == KVT_REQUEST_PREFILL || request->state == KVT_REQUEST_RUNNING;
+    for (int32_t i = 0; i < step->chunk_count; i++) { /* a member's: its last, under overlap */
+        if (step->chunks[i].request != r || !computes)
             continue;
         place->chunk = &step->chunks[i];
         place->first = step->chunks[i].end - step->chunks[i].tokens == request->cached;
@@ -130,9 +131,12 @@ static bool reads(const struct kvt_faults *faults, const struct kvt_deviation *d
     return d->index <= place->tail && (d->kind != KVT_BYTES_RESIDUE || place->end % tokens != 0);
 }
 
-static bool reads_now(const struct kvt_faults *faults, int32_t id, const struct kvt_deviation *d,
+static bool reads_now(const struct kvt_faults *faults, int32_t id, struct kvt_deviation *d,
                       struct place *place)
 {
+    const struct kvt_pages *pages = &faults->core->replicas[d->replica].pages;
+    if (d->kind == KVT_READS_OTHER && pages->generation[d->page] != d->owned.generation)
+        d->alike = false; /* that page was handed out again */
     return d->open && d->replica == id && find_place(faults, id, d->reader, place) &&
            reads(faults, d, place);
 }

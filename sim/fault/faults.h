@@ -83,6 +83,7 @@ struct kvt_deviation {
     bool appended;        /* by its steps from now on only */
     bool stamped;         /* the reader went on writing the page: its header is as it should be */
     bool waits;           /* it has not yet: at most the page's side tag is wrong */
+    bool alike;           /* it holds the same text: the tags may be wrong, the bytes are not */
     int32_t generated;    /* output tokens of the reader before its first wrong one */
     double luck;          /* with draw_aliases: uniform; its tags are equal below 1 / values */
     int32_t agreed;       /* so many groups of four bits are known to be equal: level.c */

@@ -28,11 +28,16 @@ struct kvt_deviation *kvt_fault_deviate(struct kvt_faults *faults, int32_t strik
 /* Uniform: how near a deviation's tags come to being equal; level.c. */
 double kvt_fault_luck(const struct kvt_faults *faults, int32_t deviation);
 
-/* Wrong bytes or a wrong table; not a tag or an alarm alone. */
+/* Wrong bytes; not a tag or an alarm alone. */
 static inline bool kvt_fault_is_wrong(const struct kvt_deviation *d)
 {
-    return d->kind != KVT_TAG_FLIPPED && d->kind != KVT_NOTHING_WRONG;
+    return d->kind != KVT_TAG_FLIPPED && d->kind != KVT_NOTHING_WRONG && !d->alike;
 }
+
+/* Whether page `index` of either request's text is one of its prompt, and both prompts are the same
+ * up to its end: by their hashes, without any they are not. O(hashes). */
+bool kvt_fault_same_text(const struct kvt_core *core, int32_t replica, int32_t a, int32_t b,
+                         int32_t index);
 
 void kvt_fault_act(struct kvt_faults *faults, struct kvt_fault_action action);
 

@@ -36,6 +36,8 @@ void kvt_fault_free_twice(struct kvt_faults *faults, int32_t id, int32_t r, int3
     d->written = d->owned;
     d->waits = true;
     d->source_index = d->owned.position;
+    d->alike =
+        d->source_index == theirs && kvt_fault_same_text(faults->core, id, r, victim, theirs);
     kvt_fault_do(faults, (struct kvt_deed){.kind = KVT_DEED_ALIAS,
                                            .strike = strike,
                                            .replica = id,

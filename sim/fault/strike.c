@@ -106,6 +106,11 @@ static struct kvt_deviation *redirect_as(struct kvt_faults *faults, int32_t stri
     d->owned = d->written = kvt_fault_fields(faults, id, page);
     d->owner_free = pages->state[page] == KVT_PAGE_FREE;
     d->source = pages->owner[page];
+    d->alike = d->owned.position == index &&
+               kvt_fault_same_text(faults->core, id, r, d->source, index) &&
+               (kvt_fault_is_entry(&faults->core->replicas[id], page) ||
+                kvt_fault_written(faults->core, id, d->source) >=
+                    (index + 1) * faults->core->replicas[id].spec.page_tokens);
     d->expected.generation = generation;
     kvt_fault_wake(faults, id);
     return d;

@@ -70,8 +70,9 @@ int32_t kvt_fault_written(const struct kvt_core *core, int32_t id, int32_t r)
     const struct kvt_request *request = &core->requests[r];
     const struct kvt_batch *batch = &core->replicas[id].batch;
     int64_t run = batch->committed - request->joined;
-    if (request->state == KVT_REQUEST_RUNNING)
-        return request->context + (int32_t)(run > 0 ? run : 0);
+    if (request->state == KVT_REQUEST_RUNNING) /* a new member's last chunk may be in flight */
+        return computed_by_steps(&core->replicas[id], r,
+                                 request->context + (int32_t)(run > 0 ? run : 0));
     if (request->state == KVT_REQUEST_READY)
         return request->context;
     bool computes = request->state == KVT_REQUEST_PREFILL || request->state == KVT_REQUEST_SENDING;
@@ -173,6 +174,8 @@ static void sender_ends(struct kvt_faults *faults, int32_t r)
                 continue;
             d->source = owner;
             d->written = fields;
+            d->alike = fields.position == entry[2] &&
+                       kvt_fault_same_text(core, landing.replica, r, owner, entry[2]);
         }
         return;
     }
@@ -280,6 +283,8 @@ static void land(struct kvt_faults *faults, const struct kvt_landing *landing)
         if (d == NULL)
             continue;
         d->source = landing->request;
+        d->alike = landing->slot < 0 && fields.position == entry[2] &&
+                   kvt_fault_same_text(core, landing->replica, landing->request, owner, entry[2]);
         d->written = (struct kvt_tag_fields){landing->request, entry[2], (uint32_t)entry[1],
                                              fields.incarnation};
         kvt_fault_expose_running(faults, d);

@@ -2,6 +2,8 @@
  * The core's decisions, as they fall: requests that leave end their deviations, and armed strikes
  * wait here for the event that they need.
  */
+#include <string.h>
+
 #include "sim/fault/parts.h"
 
 /* ---- deviations --------------------------------------------------------------------------- */
@@ -48,6 +50,18 @@ struct kvt_tag_fields kvt_fault_fields(const struct kvt_faults *faults, int32_t 
         own = replica->pages.next[own];
     fields.position = index;
     return fields;
+}
+
+bool kvt_fault_same_text(const struct kvt_core *core, int32_t id, int32_t a, int32_t b,
+                         int32_t index)
+{
+    int64_t end = (int64_t)(index + 1) * core->replicas[id].spec.page_tokens;
+    if (a == KVT_NONE || b == KVT_NONE || core->hash_begin == NULL ||
+        end > core->requests[a].input || end > core->requests[b].input)
+        return false;
+    int64_t blocks = (end + core->block_tokens - 1) / core->block_tokens;
+    return memcmp(core->hashes + core->hash_begin[a], core->hashes + core->hash_begin[b],
+                  (size_t)blocks * sizeof *core->hashes) == 0;
 }
 
 struct kvt_deviation *kvt_fault_deviate(struct kvt_faults *faults, int32_t strike, int32_t replica,
@@ -143,6 +157,31 @@ static void preempted(struct kvt_faults *faults, int32_t id, int32_t r)
             d->open = false;
             faults->open[id]--;
         }
+    }
+}
+
+/* What is wrong with r's bytes at prefill came along to decode, with what the page says of itself:
+ * canary and in-band tag, and the digest where prefill keeps one. A side array stays behind. */
+static void came_along(struct kvt_faults *faults, int32_t id, int32_t r)
+{
+    const struct kvt_core *core = faults->core;
+    for (int32_t i = 0; i < faults->deviation_count; i++) {
+        struct kvt_deviation *d = &faults->deviations[i];
+        int32_t page = kvt_fault_page_at(core, id, r, d->index);
+        bool tag = d->kind == KVT_TAG_FLIPPED, flipped = d->kind == KVT_BYTES_FLIPPED;
+        if (!d->open || d->reader != r || d->replica == id || page == KVT_NONE ||
+            !(tag || flipped || d->kind == KVT_BYTES_POISONED) ||
+            (tag && !kvt_guards_have(kvt_fault_guards(faults, id), KVT_GUARD_TAG_INBAND)))
+            continue;
+        if (flipped && !kvt_guards_have(kvt_fault_guards(faults, d->replica), KVT_GUARD_DIGEST))
+            d->kind = KVT_BYTES_COPIED;
+        faults->open[d->replica]--;
+        faults->open[id]++;
+        d->replica = id;
+        d->page = page;
+        d->expected = (struct kvt_tag_fields){
+            r, d->index, core->replicas[id].pages.generation[page], faults->incarnation[id]};
+        d->owned = d->written = d->expected;
     }
 }
 
@@ -255,6 +294,8 @@ void kvt_fault_see(void *context, const struct kvt_decision *decision)
         shares(faults, id, r);
     else if (decision->kind == KVT_DECIDE_SEND && armed)
         kvt_fault_sending(faults, r);
+    else if (decision->kind == KVT_DECIDE_RECV && deviates)
+        came_along(faults, id, r);
     else if (decision->kind == KVT_DECIDE_PREEMPT && deviates)
         preempted(faults, id, r);
     else if (decision->kind == KVT_DECIDE_ABORT && deviates)
