@@ -246,6 +246,17 @@ perf-gate: all ## instructions of six fixed runs: none may grow by more than 3 %
 sanitize: ## the quick tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@$(MAKE) --no-print-directory MODE=sanitize test
 
+.PHONY: tsan
+tsan: ## data races of every command and suite with threads, under ThreadSanitizer and Archer
+	@scripts/bootstrap.sh tsan
+	@$(MAKE) --no-print-directory MODE=tsan build/tsan/kvtwin build/tsan/check
+	$(Q)tests/tsan.sh build/tsan/kvtwin build/tsan/check
+
+.PHONY: valgrind
+valgrind: $(B)/kvtwin $(B)/check ## memcheck over the short suites and short runs of the program
+	@scripts/bootstrap.sh valgrind
+	$(Q)tests/valgrind.sh $(B)/kvtwin $(B)/check
+
 fuzz: $(FUZZERS) ## each parser and small whole runs against random bytes, TIME seconds each
 	@scripts/fuzz.sh $(TIME) $(FUZZERS)
 

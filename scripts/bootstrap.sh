@@ -5,7 +5,7 @@
 #   bootstrap.sh check    what `make check` needs besides
 #   bootstrap.sh notebooks   what `make notebooks` needs
 #   bootstrap.sh spin     what `make spin` needs
-#   bootstrap.sh analyse|coverage   what `make analyse` and `make coverage` need
+#   bootstrap.sh analyse|tsan|valgrind|coverage   what these targets of the Makefile need
 #
 # Each row asks for a thing (a program, a pkg-config module, a header), not for a package, so that
 # a machine set up in another way is left alone. With everything there, apt is not called. Without
@@ -70,11 +70,18 @@ analyse)
     need cppcheck program cppcheck
     need shellcheck program shellcheck
     ;;
+tsan)
+    need clang program clang
+    need libomp-dev clang_header omp.h # and Archer
+    ;;
+valgrind)
+    need valgrind program valgrind
+    ;;
 coverage)
     need gcovr program gcovr
     ;;
 *)
-    echo "usage: bootstrap.sh build|check|notebooks|spin|analyse|coverage" >&2
+    echo "usage: bootstrap.sh build|check|notebooks|spin|analyse|tsan|valgrind|coverage" >&2
     exit 2
     ;;
 esac
