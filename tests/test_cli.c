@@ -40,8 +40,10 @@ static char *words[32];
 static enum kvt_status parse(const char *text)
 {
     int count = 0;
-    words[count++] = strcpy(line, "probe");
-    char *at = strcpy(line + 8, text);
+    char *at = line + 8;
+    snprintf(line, 8, "probe");
+    snprintf(at, sizeof line - 8, "%s", text);
+    words[count++] = line;
     for (char *word = strtok(at, " "); word != NULL; word = strtok(NULL, " "))
         words[count++] = word;
     words[count] = NULL;

@@ -102,11 +102,11 @@ static void a_changed_byte_ends_the_journal_before_its_record(void)
         CHECK(file != NULL);
         if (file == NULL)
             return;
-        fseek(file, bytes, SEEK_SET);
+        CHECK(fseek(file, bytes, SEEK_SET) == 0);
         int was = fgetc(file);
-        fseek(file, bytes, SEEK_SET);
+        CHECK(fseek(file, bytes, SEEK_SET) == 0);
         fputc(was ^ 0x41, file);
-        fclose(file);
+        CHECK(fclose(file) == 0);
         struct kvt_err own = {0};
         enum kvt_status status = kvt_journal_read(PATH, IDENTITY, see, &seen, &own);
         CHECK(status == KVT_OK && seen.count < 3);

@@ -350,7 +350,7 @@ static const char *folder(void)
 {
     static char path[64];
     snprintf(path, sizeof path, "build/test-output-%ld", (long)getpid());
-    mkdir(path, 0777);
+    CHECK_NOTE(mkdir(path, 0777) == 0 || errno == EEXIST, path);
     return path;
 }
 

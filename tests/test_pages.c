@@ -32,6 +32,11 @@ static void print_list(const struct kvt_pages *pages, int32_t first, char *out)
         sprintf(out + strlen(out), " %d", page);
 }
 
+static int32_t number(const char *word)
+{
+    return (int32_t)strtol(word, NULL, 10);
+}
+
 /*
  * A program is a list of commands; the output is a list of what `show` and its like found:
  *
@@ -53,14 +58,14 @@ static void interpret(struct kvt_pages *pages, const char *program, char *out)
         const char *name = alone ? "a" : strtok_r(NULL, " ", &rest);
         struct kvt_holding *h = &holdings[(name[0] - 'a') & 3];
         if (strcmp(word, "take") == 0) {
-            kvt_pages_take(pages, h, atoi(strtok_r(NULL, " ", &rest)), name[0] - 'a');
+            kvt_pages_take(pages, h, number(strtok_r(NULL, " ", &rest)), name[0] - 'a');
         } else if (strcmp(word, "give") == 0) {
             kvt_pages_give_back(pages, h);
         } else if (strcmp(word, "pop") == 0) {
             h->pages--;
             kvt_pages_set_cached(pages, kvt_pages_pop_own(pages, h), true);
         } else if (strcmp(word, "drop") == 0) {
-            kvt_pages_free_one(pages, atoi(name));
+            kvt_pages_free_one(pages, number(name));
         } else if (strcmp(word, "show") == 0) {
             print_list(pages, h->first, out);
         } else if (strcmp(word, "free") == 0) {
@@ -72,7 +77,8 @@ static void interpret(struct kvt_pages *pages, const char *program, char *out)
             sprintf(out + strlen(out), " %d %d %d %d", pages->free, pages->held, pages->cached,
                     pages->held_peak);
         }
-        strcat(out, alone || strcmp(word, "show") == 0 ? " ." : "");
+        if (alone || strcmp(word, "show") == 0)
+            sprintf(out + strlen(out), " .");
         CHECK_NOTE(kvt_pages_is_valid(pages), program);
     }
 }

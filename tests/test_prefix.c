@@ -238,6 +238,9 @@ static void model_evict(int32_t count)
             if (model.locks[i] == 0 &&
                 (oldest == KVT_NONE || model.released[i] < model.released[oldest]))
                 oldest = i;
+        CHECK_NOTE(oldest != KVT_NONE, "there is one to evict");
+        if (oldest == KVT_NONE)
+            return;
         int32_t last = --model.count;
         memcpy(model.path[oldest], model.path[last], sizeof model.path[0]);
         model.depth[oldest] = model.depth[last];

@@ -41,7 +41,10 @@ static const char *const standard[COLUMNS][2] = {
     {"notes", ""},
 };
 
-static void value_of(const char *changes, const char *column, const char *otherwise, char *out)
+#define VALUE_BYTES 512
+
+static void value_of(const char *changes, const char *column, const char *otherwise,
+                     char out[VALUE_BYTES])
 {
     char key[64];
     snprintf(key, sizeof key, ";%s=", column);
@@ -49,19 +52,18 @@ static void value_of(const char *changes, const char *column, const char *otherw
     snprintf(whole, sizeof whole, ";%s", changes);
     const char *at = strstr(whole, key);
     if (at == NULL) {
-        strcpy(out, otherwise);
+        snprintf(out, VALUE_BYTES, "%s", otherwise);
         return;
     }
     at += strlen(key);
     size_t count = strcspn(at, ";");
-    memcpy(out, at, count);
-    out[count] = '\0';
+    snprintf(out, VALUE_BYTES, "%.*s", (int)count, at);
 }
 
 /* Write a table of these rows; extra columns stand at its end, as "name=value;...". */
 static void write_rows(const char *const changes[], int count, const char *extra)
 {
-    char text[8192], value[512];
+    char text[8192], value[VALUE_BYTES];
     size_t used = 0;
     for (int c = 0; c < COLUMNS; c++)
         used += (size_t)sprintf(text + used, "%s%s", c > 0 ? "," : "", standard[c][0]);
@@ -260,7 +262,7 @@ static void one_client_is_a_closed_form(void)
 static void resamples_give_rows_an_interval(void)
 {
     const char *const changes[] = {"concurrency=4", "concurrency=4;length_dist=uniform"};
-    double widths[2][3];
+    double widths[2][3] = {{0}};
     struct kvt_reproduced_list bare = run_rows(changes, 2, "", false), list = {0};
     write_rows(changes, 2, "");
     CHECK_OK(kvt_reproduce_servers(TABLE, false, false, 24, &list, &err), err);

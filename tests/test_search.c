@@ -230,16 +230,18 @@ static void threads_change_nothing(void)
     if (!small_begin(NULL, 0))
         return;
     search(false, 1);
-    int64_t best = w.search.best, front = w.search.front_count;
+    int64_t best = w.search.best, front = w.search.front_count, count = w.search.count;
     double carries = w.search.carries;
-    for (int64_t c = 0; c < w.search.count; c++)
+    CHECK_I64(count, 36, "candidates");
+    for (int64_t c = 0; c < count; c++)
         worst[c] = w.search.candidates[c].worst;
     kvt_search_release(&w.search);
     search(false, 3);
     CHECK_I64(w.search.best, best, "best");
     CHECK_I64(w.search.front_count, front, "front");
     CHECK(w.search.carries == carries);
-    for (int64_t c = 0; c < w.search.count; c++)
+    CHECK_I64(w.search.count, count, "candidates");
+    for (int64_t c = 0; c < count; c++)
         CHECK(w.search.candidates[c].worst == worst[c]);
     kvt_search_release(&w.search);
     world_end();

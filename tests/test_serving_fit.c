@@ -104,7 +104,7 @@ static void run_server(const char *text, const char *calibration, int concurrenc
             snprintf(own, sizeof own, "total_throughput");
         else if (sglang && e2el != NULL)
             snprintf(e2el, sizeof own - (size_t)(e2el - own), "e2e_latency_ms");
-        double x = (double)(hash_of((uint64_t)(m * 1000 + concurrency)) >> 11) / 0x1p53;
+        double x = (double)(hash_of((uint64_t)m * 1000 + (uint64_t)concurrency) >> 11) / 0x1p53;
         fprintf(out, ", \"%s\": %.9g", own, metric->real * exp(noise * (2.0 * x - 1.0)));
     }
     fprintf(out, "}\n");

@@ -276,7 +276,7 @@ static void a_point_survives_being_packed(void)
 {
     static unsigned char bytes[1024];
     static const struct kvt_point_columns columns = {.count = 2, .names = {"a", "b"}};
-    double values[2] = {0.1, (double)NAN}, back[2];
+    double values[2] = {0.1, (double)NAN}, back[2] = {0};
     struct kvt_point point = {KVT_ELIMIT, 0x123456789abcdef, values, "no: way"};
     struct kvt_point copy = {.values = back};
     size_t count = kvt_point_pack(&point, &columns, bytes);

@@ -123,7 +123,8 @@ static void work_out(struct batch *batch)
                 continue;
             batch->wanted_failed[r] = 1;
             batch->wanted_failures++;
-            batch->wanted_first = ((uint64_t)r << 32) + (uint64_t)(e - batch->begin[r]);
+            batch->wanted_first =
+                (uint64_t)r * (UINT64_C(1) << 32) + (uint64_t)(e - batch->begin[r]);
         }
     }
 }

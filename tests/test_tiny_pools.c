@@ -209,7 +209,7 @@ static bool admit(int32_t h)
 {
     struct model *m = &now.model;
     struct kvt_prefix_text text = text_of(h);
-    int32_t leaf, path[DEPTH], known = kvt_prefix_match(&now.prefix, &text, DEPTH, &leaf);
+    int32_t leaf, path[DEPTH] = {0}, known = kvt_prefix_match(&now.prefix, &text, DEPTH, &leaf);
     CHECK_I64(known, model_match(m, h, path), "a match");
     int32_t pinned = kvt_prefix_unlocked(&now.prefix, leaf), need = DEPTH - known;
     if (holds(h) || need > now.pages.free + now.pages.cached - pinned)

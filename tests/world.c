@@ -422,6 +422,7 @@ static void run(struct world *world, struct kvt_des_spec *spec,
         outcome->status = kvt_des_finish(&des, false, &outcome->err);
         outcome_of(&des, outcome);
     }
+    des.core.log.context = NULL; /* the caller's, who goes away */
     kvt_arena_release(&arena);
 }
 

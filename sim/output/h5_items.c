@@ -38,7 +38,7 @@ static void texts_write(struct writer *w, const struct kvt_h5_item *item)
     }
     for (int64_t i = 0; i < item->rows; i++)
         if (texts[i] != NULL)
-            strcpy(block + (size_t)i * bytes, texts[i]);
+            memcpy(block + (size_t)i * bytes, texts[i], strlen(texts[i]));
     hid_t type = kvt_h5_text_type(&w->h5, bytes);
     kvt_h5_column(&w->h5, w->group, item->name, type, block, item->rows, w->datasets);
     if (type >= 0)

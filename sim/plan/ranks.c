@@ -15,7 +15,7 @@ static bool is_launched(void)
     static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         const char *text = getenv(sizes[i]);
-        if (text != NULL && atol(text) > 1)
+        if (text != NULL && strtol(text, NULL, 10) > 1)
             return true;
     }
     return getenv("PMIX_RANK") != NULL && getenv("OMPI_COMM_WORLD_SIZE") == NULL;

@@ -129,7 +129,7 @@ static enum kvt_status take_memory(struct kvt_resamples *resamples, const struct
     if (resamples->names == NULL || resamples->values == NULL)
         return kvt_err_set(err, KVT_ENOMEM, "no memory for %d resamples", options->count);
     for (int32_t m = 0; m < last; m++)
-        strcpy(resamples->names[m], point->metrics[m].name);
+        snprintf(resamples->names[m], sizeof *resamples->names, "%s", point->metrics[m].name);
     if (options->extra != NULL)
         snprintf(resamples->names[last], sizeof *resamples->names, "%s", options->extra_name);
     return KVT_OK;
