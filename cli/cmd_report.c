@@ -67,10 +67,11 @@ static enum kvt_status write_page(const struct shown *what, const char *path, st
     return status;
 }
 
+/* NULL: none is wanted. */
 static enum kvt_status make_folder(const char *folder, struct kvt_err *err)
 {
     struct stat info;
-    if (mkdir(folder, 0777) == 0 || (stat(folder, &info) == 0 && S_ISDIR(info.st_mode)))
+    if (folder == NULL || mkdir(folder, 0777) == 0 || (stat(folder, &info) == 0 && S_ISDIR(info.st_mode)))
         return KVT_OK;
     return kvt_err_set(err, KVT_EIO, "%s: cannot make the folder: %s", folder, strerror(errno));
 }
@@ -95,21 +96,16 @@ static enum kvt_status convert(const char *svg, const char *png, struct kvt_err 
         code = posix_spawnp(&child, CONVERTER, NULL, NULL, argv, environ);
     free(argv[4]);
     free(argv[5]);
-    if (code == ENOENT)
+    while (code == 0 && waitpid(child, &state, 0) < 0)
+        if (errno != EINTR)
+            return kvt_err_set(err, KVT_EIO, "--png: %s: %s", CONVERTER, strerror(errno));
+    if (code == ENOENT || (WIFEXITED(state) && WEXITSTATUS(state) == 127))
         return kvt_err_set(err, KVT_EIO,
                            "--png: %s is not installed (Debian: apt-get install librsvg2-bin); "
                            "--svg needs nothing",
                            CONVERTER);
     if (code != 0)
         return kvt_err_set(err, KVT_EIO, "--png: cannot start %s: %s", CONVERTER, strerror(code));
-    while (waitpid(child, &state, 0) < 0)
-        if (errno != EINTR)
-            return kvt_err_set(err, KVT_EIO, "--png: %s: %s", CONVERTER, strerror(errno));
-    if (WIFEXITED(state) && WEXITSTATUS(state) == 127)
-        return kvt_err_set(err, KVT_EIO,
-                           "--png: %s is not installed (Debian: apt-get install librsvg2-bin); "
-                           "--svg needs nothing",
-                           CONVERTER);
     if (!WIFEXITED(state) || WEXITSTATUS(state) != 0)
         return kvt_err_set(err, KVT_EIO, "--png: %s could not write %s", CONVERTER, png);
     return KVT_OK;
@@ -163,21 +159,22 @@ static enum kvt_status write_figure(const struct shown *what, int figure, const 
 static enum kvt_status write_figures(const struct shown *what, const char *folder, bool png,
                                      struct kvt_err *err)
 {
-    if (folder == NULL)
-        return KVT_OK;
-    KVT_TRY(make_folder(folder, err));
-    for (int f = 0; f < figures_of(what); f++)
+    for (int f = 0; folder != NULL && f < figures_of(what); f++)
         KVT_TRY(write_figure(what, f, folder, png, err));
     return KVT_OK;
 }
 
+/* Places that cannot be written are told before anything is there. */
 static enum kvt_status write_all(const struct kvt_cli *cli, const struct shown *what,
                                  struct kvt_err *err)
 {
+    const char *svg = kvt_cli_get(cli, "svg"), *png = kvt_cli_get(cli, "png");
+    KVT_TRY(make_folder(svg, err));
+    KVT_TRY(make_folder(png, err));
     if (cli->output != NULL)
         KVT_TRY(write_page(what, cli->output, err));
-    KVT_TRY(write_figures(what, kvt_cli_get(cli, "svg"), false, err));
-    return write_figures(what, kvt_cli_get(cli, "png"), true, err);
+    KVT_TRY(write_figures(what, svg, false, err));
+    return write_figures(what, png, true, err);
 }
 
 static enum kvt_status report_run(const struct kvt_cli *cli, const char *const compare[],

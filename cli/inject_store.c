@@ -86,7 +86,7 @@ enum kvt_status kvt_inject_store_open(struct kvt_inject_store *store, const char
     int length = snprintf(path, sizeof path, "%s.journal", output);
     if (length < 0 || (size_t)length >= sizeof path)
         return kvt_err_set(err, KVT_EIO, "%s: a path that is too long for a journal", output);
-    KVT_TRY(kvt_h5_items_check(output, identity, err));
+    KVT_TRY(kvt_h5_items_check(output, path, identity, err));
     store->identity = strdup(identity);
     if (store->identity == NULL)
         return kvt_err_set(err, KVT_ENOMEM, "no memory for a journal");

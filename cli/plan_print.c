@@ -109,8 +109,9 @@ static void print_more(const struct kvt_search *search, const struct kvt_candida
         const struct kvt_search_more *more = &search->more[role];
         if (!more->known)
             continue;
-        fprintf(out, "one more %s replica (+%d GPUs", kvt_role_names[role],
-                more->with.gpus - best->gpus);
+        int gpus = more->with.gpus - best->gpus;
+        fprintf(out, "one more %s replica (+%d GPU%s", kvt_role_names[role], gpus,
+                gpus == 1 ? "" : "s");
         if (best->usd_per_h > 0)
             fprintf(out, ", +%.2f USD/h", more->with.usd_per_h - best->usd_per_h);
         fprintf(out, "): %s at %.2f of its bound, from %.2f\n", more->with.limit, more->with.worst,

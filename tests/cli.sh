@@ -304,6 +304,13 @@ run "nor is a file of another kind" 3 inject configs/examples/faults.yaml --tria
     --set fleet.decode.guard=none --set 'faults.kinds=[leak]'
 err_has "other.h5: there is a file of another kind"
 cmp -s README.md "$work/other.h5" || fail "it was written over"
+for command in "inject configs/examples/faults.yaml" "sweep configs/examples/sweep.yaml"; do
+    run "${command% *} into a folder" 4 $command -o "$work"
+    err_has "kvtwin: $work: "
+    run "${command% *} where nothing can be" 4 $command -o /proc/x.h5
+    err_has "kvtwin: /proc/x.h5: cannot write"
+    [ -z "$(ls "$work".* 2>/dev/null)" ] || fail "left a journal"
+done
 run "quarantine without a guard that looks" 3 capacity configs/examples/faults.yaml \
     --set 'fleet.decode.guard={fifo: , quarantine: }'
 err_has "fleet.decode.guard: quarantine is for pages that failed a check"
@@ -545,8 +552,9 @@ head -c 20000 "$work/report.h5" >"$work/part.h5"
 run "a report of half a file" 3 report "$work/part.h5" -o "$work/none.html"
 [ ! -e "$work/none.html" ] || fail "left a page"
 run "a page that cannot be written" 4 report "$work/report.h5" -o "$work/none/report.html"
-run "a folder that cannot be made" 4 report "$work/report.h5" --svg "$work/report.html"
+run "a folder that cannot be made" 4 report "$work/report.h5" -o "$work/none.html" --svg "$work/report.html"
 err_has "cannot make the folder"
+[ ! -e "$work/none.html" ] || fail "left a page"
 run "a measured run that is none" 3 report "$work/report.h5" -o "$work/none.html" --compare README.md
 [ ! -e "$work/none.html" ] || fail "left a page"
 run "a fault plan has no intervals" 2 simulate configs/incidents/sglang-17259.yaml --resamples 5 \

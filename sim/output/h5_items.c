@@ -157,9 +157,14 @@ static char *read_text(const char *path, const char *group, const char *name)
     return text;
 }
 
-enum kvt_status kvt_h5_items_check(const char *path, const char *identity, struct kvt_err *err)
+enum kvt_status kvt_h5_items_check(const char *path, const char *journal, const char *identity,
+                                   struct kvt_err *err)
 {
     struct stat about;
+    struct kvt_output output = {0};
+    if (stat(journal, &about) != 0)
+        KVT_TRY(kvt_output_begin(&output, path, err));
+    kvt_output_abandon(&output);
     if (stat(path, &about) != 0 || !S_ISREG(about.st_mode) || about.st_size == 0)
         return KVT_OK;
     H5E_auto2_t printer;

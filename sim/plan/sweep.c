@@ -315,12 +315,12 @@ static enum kvt_status open_journal(struct job *job, struct kvt_err *err)
     const char *identity = job->sweep->identity;
     if (job->options->output == NULL)
         return KVT_OK;
-    if (job->ranks->rank == 0)
-        KVT_TRY(kvt_h5_items_check(job->options->output, identity, err));
-    if (job->ranks->rank == 0)
+    KVT_TRY(kvt_sweep_journal_path(job->options->output, job->ranks->rank, path, sizeof path, err));
+    if (job->ranks->rank == 0) {
+        KVT_TRY(kvt_h5_items_check(job->options->output, path, identity, err));
         KVT_TRY(kvt_sweep_journals(job->options->output, kvt_sweep_read_journal,
                                    &(struct kvt_sweep_reading){identity, resume, job->sweep}, err));
-    KVT_TRY(kvt_sweep_journal_path(job->options->output, job->ranks->rank, path, sizeof path, err));
+    }
     return kvt_journal_open(&job->journal, path, identity, NULL, NULL, err);
 }
 
