@@ -25,15 +25,6 @@ static cudaStream_t stream_of(void *stream)
 
 /* ---- the device ---- */
 
-int32_t kvt_cuda_count(void)
-{
-    int count = 0;
-    if (cudaGetDeviceCount(&count) != cudaSuccess)
-        count = 0; /* without a driver the call leaves it alone */
-    (void)cudaGetLastError();
-    return count;
-}
-
 /* No driver, one that is too old, and no device are three different things to a user. */
 static enum kvt_status any_device(int32_t index, struct kvt_err *err)
 {
@@ -128,16 +119,6 @@ enum kvt_status kvt_cuda_alloc(void **memory, size_t bytes, struct kvt_err *err)
 void kvt_cuda_free(void *memory)
 {
     (void)cudaFree(memory);
-}
-
-enum kvt_status kvt_cuda_alloc_pinned(void **memory, size_t bytes, struct kvt_err *err)
-{
-    return status_of(cudaMallocHost(memory, bytes > 0 ? bytes : 1), "cudaMallocHost", err);
-}
-
-void kvt_cuda_free_pinned(void *memory)
-{
-    (void)cudaFreeHost(memory);
 }
 
 enum kvt_status kvt_cuda_copy(void *to, const void *from, size_t bytes, void *stream,

@@ -49,9 +49,6 @@ struct kvt_cuda_device {
     int32_t clock_khz, memory_clock_khz; /* the highest; 0: not told */
 };
 
-/* Number of devices that are there; 0 without a driver. Says nothing about whether they serve. */
-int32_t kvt_cuda_count(void);
-
 /* Make device index the one of this thread and describe it. KVT_EDEVICE: no GPU, a driver that is
  * too old, a GPU below 9.0. KVT_ENOMEM: less than need_bytes free. */
 enum kvt_status kvt_cuda_open(int32_t index, int64_t need_bytes, struct kvt_cuda_device *device,
@@ -61,8 +58,6 @@ enum kvt_status kvt_cuda_open(int32_t index, int64_t need_bytes, struct kvt_cuda
 
 enum kvt_status kvt_cuda_alloc(void **memory, size_t bytes, struct kvt_err *err);
 void kvt_cuda_free(void *memory);
-enum kvt_status kvt_cuda_alloc_pinned(void **memory, size_t bytes, struct kvt_err *err);
-void kvt_cuda_free_pinned(void *memory);
 /* Between host and device in any direction, in the order of the stream. */
 enum kvt_status kvt_cuda_copy(void *to, const void *from, size_t bytes, void *stream,
                               struct kvt_err *err);

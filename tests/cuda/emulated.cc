@@ -91,11 +91,6 @@ void cuda_emulated_limit(size_t bytes)
     memory.limit = bytes;
 }
 
-int32_t kvt_cuda_count(void)
-{
-    return 1;
-}
-
 enum kvt_status kvt_cuda_open(int32_t index, int64_t need_bytes, struct kvt_cuda_device *device,
                               struct kvt_err *err)
 {
@@ -159,17 +154,6 @@ void kvt_cuda_free(void *address)
     ASAN_POISON_MEMORY_REGION(address, at->second.end - begin);
     memory.taken_bytes -= at->second.bytes;
     memory.taken.erase(at);
-}
-
-enum kvt_status kvt_cuda_alloc_pinned(void **out, size_t bytes, struct kvt_err *err)
-{
-    *out = malloc(bytes > 0 ? bytes : 1);
-    return *out != nullptr ? KVT_OK : kvt_err_set(err, KVT_ENOMEM, "emulated: no %zu bytes", bytes);
-}
-
-void kvt_cuda_free_pinned(void *address)
-{
-    free(address);
 }
 
 /* ---- streams ---- */
