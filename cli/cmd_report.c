@@ -71,7 +71,8 @@ static enum kvt_status write_page(const struct shown *what, const char *path, st
 static enum kvt_status make_folder(const char *folder, struct kvt_err *err)
 {
     struct stat info;
-    if (folder == NULL || mkdir(folder, 0777) == 0 || (stat(folder, &info) == 0 && S_ISDIR(info.st_mode)))
+    if (folder == NULL || mkdir(folder, 0777) == 0 ||
+        (stat(folder, &info) == 0 && S_ISDIR(info.st_mode)))
         return KVT_OK;
     return kvt_err_set(err, KVT_EIO, "%s: cannot make the folder: %s", folder, strerror(errno));
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/fields.h"
 #include "cli/settings.h"
 #include "sim/output/interval.h"
 #include "sim/output/progress.h"
@@ -71,11 +72,8 @@ static void print_csv(const struct kvt_sweep *sweep)
         printf(",%" PRId64 ",", sweep->status[i]);
         kvt_csv_field(stdout, sweep->message[i] != NULL ? sweep->message[i] : "");
         for (int32_t c = 0; c < sweep->columns.count; c++) {
-            double value = kvt_sweep_value(sweep, c, i);
-            if (isnan(value))
-                fputc(',', stdout);
-            else
-                printf(",%.12g", value);
+            fputc(',', stdout);
+            kvt_csv_number(stdout, kvt_sweep_value(sweep, c, i));
         }
         fputc('\n', stdout);
     }

@@ -5,6 +5,7 @@
 #define KVT_CLI_INJECT_H
 
 #include "cli/cli.h"
+#include "cli/fields.h"
 #include "sim/output/progress.h"
 #include "sim/plan/fault_estimate.h"
 
@@ -45,6 +46,10 @@ struct kvt_inject_report {
 /* Whether a strike of a plan ended as the config says; true where it says nothing. */
 bool kvt_inject_is_as_expected(const struct kvt_inject_row *row);
 
+/* A row of the matrix: keys of JSON, columns of CSV, datasets of /cells in the file. */
+void kvt_inject_cell_fields(const struct kvt_inject_row *row, struct kvt_fields *fields);
+
+/* JSON: one object; CSV: a table for each kind of rows there is, with the keys of JSON. */
 void kvt_inject_print(const struct kvt_inject_report *report, enum kvt_cli_format format);
 
 #endif

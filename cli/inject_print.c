@@ -1,3 +1,4 @@
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -26,7 +27,7 @@ static const char *guard_text(const struct kvt_inject_row *row,
     return out;
 }
 
-/* ---- printing ----------------------------------------------------------------------------- */
+/* ---- rows as fields ----------------------------------------------------------------------- */
 
 static double per(int64_t part, int64_t whole)
 {
@@ -45,43 +46,57 @@ static double detection_ms(const struct kvt_cell *cell)
     return detected > 0 ? 1e3 * cell->latency_s / (double)detected : 0;
 }
 
-static void print_cell_json(const struct kvt_inject_row *row, FILE *out)
+void kvt_inject_cell_fields(const struct kvt_inject_row *row, struct kvt_fields *f)
 {
     const struct kvt_cell *cell = &row->cell;
+    const struct kvt_clean *clean = &cell->clean;
     const char *estimator;
     struct kvt_estimate escapes = kvt_cell_escapes(cell, &estimator);
-    fprintf(out,
-            "{\"config\": \"%s\", \"fault\": \"%s\", \"guard\": \"%s\", \"check\": \"%s\", "
-            "\"tag_bits\": %d, \"injected\": %lld, \"activated\": %lld, \"exposed\": %lld",
-            row->config, kvt_fault_names[cell->kind], row->guard, kvt_check_names[row->check],
-            row->tag_bits, (long long)cell->injected, (long long)cell->activated,
-            (long long)cell->exposed);
+    f->count = 0;
+    kvt_field_text(f, "config", row->config);
+    kvt_field_text(f, "fault", kvt_fault_names[cell->kind]);
+    kvt_field_text(f, "guard", row->guard);
+    kvt_field_text(f, "check", kvt_check_names[row->check]);
+    kvt_field_count(f, "tag_bits", row->tag_bits);
+    kvt_field_count(f, "injected", cell->injected);
+    kvt_field_count(f, "activated", cell->activated);
+    kvt_field_count(f, "exposed", cell->exposed);
     for (int i = 0; i < KVT_OUTCOME_COUNT; i++)
-        fprintf(out, ", \"%s\": %lld", kvt_outcome_names[i], (long long)cell->outcomes[i]);
-    fprintf(out,
-            ", \"false_aborts\": %lld, \"escapes_per_1e9\": %.17g, \"ci_low\": %.17g, \"ci_high\": "
-            "%.17g, \"estimator\": \"%s\", \"effective_samples\": %.17g, \"cross_tenant\": %lld, "
-            "\"requests_hit\": %lld, \"requests_lost\": %lld, \"leaked_tokens\": %lld, "
-            "\"detected_after_leak\": %lld, \"mean_detection_ms\": %.17g",
-            (long long)cell->false_aborts, 1e9 * escapes.p, 1e9 * escapes.low, 1e9 * escapes.high,
-            estimator, escapes.effective, (long long)cell->cross_tenant, (long long)cell->hit,
-            (long long)cell->lost, (long long)cell->leaked, (long long)cell->detected_late,
-            detection_ms(cell));
-    fprintf(out,
-            ", \"on_hit\": \"%s\", \"requests_saved\": %lld, \"recovery_tokens\": %lld, "
-            "\"requests_spoiled\": %lld, \"blast_radius_mean\": %.17g, \"blast_radius_max\": "
-            "%lld, \"held_page_s\": %.17g, \"goodput\": %.17g, \"clean_request_throughput\": "
-            "%.17g, \"clean_mean_tpot_ms\": %.17g, \"guard_bytes_per_gpu\": %lld, "
-            "\"clean_requests\": %lld, "
-            "\"clean_false_aborts\": %lld, \"clean_pages_left\": %lld, \"clean_unfinished\": %lld, "
-            "\"clean_fenced_page_s\": %.17g}",
-            kvt_policy_names[row->policy], (long long)cell->saved, (long long)cell->again,
-            (long long)cell->spoiled, per(cell->spoiled, cell->activated),
-            (long long)cell->spoiled_most, cell->held_page_s, kvt_cell_goodput(cell),
-            clean_throughput(cell), 1e3 * cell->clean.mean_tpot_s,
-            (long long)cell->clean.guard_bytes, (long long)cell->clean.requests,
-            (long long)cell->clean.false_aborts, (long long)cell->clean.pages_left,
-            (long long)cell->clean.unfinished, cell->clean.fenced_page_s);
+        kvt_field_count(f, kvt_outcome_names[i], cell->outcomes[i]);
+    kvt_field_count(f, "false_aborts", cell->false_aborts);
+    kvt_field_real(f, "escapes_per_1e9", 1e9 * escapes.p);
+    kvt_field_real(f, "ci_low", 1e9 * escapes.low);
+    kvt_field_real(f, "ci_high", 1e9 * escapes.high);
+    kvt_field_text(f, "estimator", estimator);
+    kvt_field_real(f, "effective_samples", escapes.effective);
+    kvt_field_count(f, "cross_tenant", cell->cross_tenant);
+    kvt_field_count(f, "requests_hit", cell->hit);
+    kvt_field_count(f, "requests_lost", cell->lost);
+    kvt_field_count(f, "leaked_tokens", cell->leaked);
+    kvt_field_count(f, "detected_after_leak", cell->detected_late);
+    kvt_field_real(f, "mean_detection_ms", detection_ms(cell));
+    kvt_field_text(f, "on_hit", kvt_policy_names[row->policy]);
+    kvt_field_count(f, "requests_saved", cell->saved);
+    kvt_field_count(f, "recovery_tokens", cell->again);
+    kvt_field_count(f, "requests_spoiled", cell->spoiled);
+    kvt_field_real(f, "blast_radius_mean", per(cell->spoiled, cell->activated));
+    kvt_field_count(f, "blast_radius_max", cell->spoiled_most);
+    kvt_field_real(f, "held_page_s", cell->held_page_s);
+    kvt_field_real(f, "goodput", kvt_cell_goodput(cell));
+    kvt_field_real(f, "clean_request_throughput", clean_throughput(cell));
+    kvt_field_real(f, "clean_mean_tpot_ms", 1e3 * clean->mean_tpot_s);
+    kvt_field_count(f, "guard_bytes_per_gpu", clean->guard_bytes);
+    kvt_field_count(f, "clean_requests", clean->requests);
+    kvt_field_count(f, "clean_false_aborts", clean->false_aborts);
+    kvt_field_count(f, "clean_pages_left", clean->pages_left);
+    kvt_field_count(f, "clean_unfinished", clean->unfinished);
+    kvt_field_real(f, "clean_fenced_page_s", clean->fenced_page_s);
+    kvt_field_real(f, "detection_s_sum", cell->latency_s);
+    kvt_field_hide(f);
+    kvt_field_real(f, "clean_duration_s", clean->duration_s);
+    kvt_field_hide(f);
+    kvt_field_real(f, "tag_alias", row->tag_bits > 0 ? 1 / (ldexp(1, row->tag_bits) - 1) : 1);
+    kvt_field_hide(f);
 }
 
 bool kvt_inject_is_as_expected(const struct kvt_inject_row *row)
@@ -89,25 +104,29 @@ bool kvt_inject_is_as_expected(const struct kvt_inject_row *row)
     return !row->planned || !row->expected || row->result.outcome == row->expectation;
 }
 
-static void print_strike_json(const struct kvt_inject_row *row, FILE *out)
+static void strike_fields(const struct kvt_inject_row *row, struct kvt_fields *f)
 {
     const struct kvt_fault_variant_info *info = &kvt_fault_variants[row->strike.variant];
     const struct kvt_fault_result *result = &row->result;
-    fprintf(out,
-            "{\"config\": \"%s\", \"fault\": \"%s\", \"variant\": \"%s\", \"guard\": \"%s\", "
-            "\"at_s\": %.17g, \"activated\": %s, \"exposed\": %s, \"detected\": %s, \"outcome\": "
-            "\"%s\", \"cross_tenant\": %s, \"requests_hit\": %d, \"requests_lost\": %d, "
-            "\"false_aborts\": %d, \"leaked_tokens\": %lld, \"requests_saved\": %d, "
-            "\"recovery_tokens\": %lld, \"held_page_s\": %.17g",
-            row->config, kvt_fault_names[info->kind], info->name, row->guard,
-            kvt_seconds_from_ticks(row->strike.time), result->activated ? "true" : "false",
-            result->exposed ? "true" : "false", result->detected ? "true" : "false",
-            kvt_outcome_names[result->outcome], result->cross_tenant ? "true" : "false",
-            result->hit, result->lost, result->false_aborts, (long long)result->leaked,
-            result->saved, (long long)result->again, result->held_page_s);
-    if (row->expected)
-        fprintf(out, ", \"expected\": \"%s\"", kvt_outcome_names[row->expectation]);
-    fputc('}', out);
+    f->count = 0;
+    kvt_field_text(f, "config", row->config);
+    kvt_field_text(f, "fault", kvt_fault_names[info->kind]);
+    kvt_field_text(f, "variant", info->name);
+    kvt_field_text(f, "guard", row->guard);
+    kvt_field_real(f, "at_s", kvt_seconds_from_ticks(row->strike.time));
+    kvt_field_truth(f, "activated", result->activated);
+    kvt_field_truth(f, "exposed", result->exposed);
+    kvt_field_truth(f, "detected", result->detected);
+    kvt_field_text(f, "outcome", kvt_outcome_names[result->outcome]);
+    kvt_field_truth(f, "cross_tenant", result->cross_tenant);
+    kvt_field_count(f, "requests_hit", result->hit);
+    kvt_field_count(f, "requests_lost", result->lost);
+    kvt_field_count(f, "false_aborts", result->false_aborts);
+    kvt_field_count(f, "leaked_tokens", result->leaked);
+    kvt_field_count(f, "requests_saved", result->saved);
+    kvt_field_count(f, "recovery_tokens", result->again);
+    kvt_field_real(f, "held_page_s", result->held_page_s);
+    kvt_field_text(f, "expected", row->expected ? kvt_outcome_names[row->expectation] : NULL);
 }
 
 static const char *estimator_of(const struct kvt_inject_row *row)
@@ -129,45 +148,61 @@ static void print_levels_json(const struct kvt_split_levels *levels, FILE *out)
 }
 
 /* Escapes per request at the config's rates. */
-static void print_rate_json(const struct kvt_inject_row *row, const char *before, FILE *out)
+static void rate_fields(const struct kvt_inject_row *row, struct kvt_fields *f)
 {
     const struct kvt_fault_estimate *estimate = &row->estimate;
     struct kvt_estimate escapes = kvt_fault_estimate_escapes(estimate);
-    fprintf(out,
-            "%s\n  {\"config\": \"%s\", \"guard\": \"%s\", \"check\": \"%s\", "
-            "\"tag_bits\": %d, \"runs\": %lld, \"requests\": %lld, \"strikes\": %lld, "
-            "\"activated\": %lld, \"strikes_per_run\": %.17g, \"inflate\": %.17g, "
-            "\"escapes_per_1e9_requests\": %.17g, \"ci_low\": %.17g, \"ci_high\": %.17g, "
-            "\"estimator\": \"%s\", \"effective_samples\": %.17g, \"largest_share\": %.17g",
-            before, row->config, row->guard, kvt_check_names[row->check], row->tag_bits,
-            (long long)estimate->runs, (long long)estimate->requests, (long long)estimate->strikes,
-            (long long)estimate->activated, estimate->mean, estimate->inflate, 1e9 * escapes.p,
-            1e9 * escapes.low, 1e9 * escapes.high, estimator_of(row), escapes.effective,
-            escapes.largest_share);
-    if (row->estimator == KVT_ESTIMATE_SPLITTING)
-        print_levels_json(&estimate->levels, out);
-    fputc('}', out);
+    f->count = 0;
+    kvt_field_text(f, "config", row->config);
+    kvt_field_text(f, "guard", row->guard);
+    kvt_field_text(f, "check", kvt_check_names[row->check]);
+    kvt_field_count(f, "tag_bits", row->tag_bits);
+    kvt_field_count(f, "runs", estimate->runs);
+    kvt_field_count(f, "requests", estimate->requests);
+    kvt_field_count(f, "strikes", estimate->strikes);
+    kvt_field_count(f, "activated", estimate->activated);
+    kvt_field_real(f, "strikes_per_run", estimate->mean);
+    kvt_field_real(f, "inflate", estimate->inflate);
+    kvt_field_real(f, "escapes_per_1e9_requests", 1e9 * escapes.p);
+    kvt_field_real(f, "ci_low", 1e9 * escapes.low);
+    kvt_field_real(f, "ci_high", 1e9 * escapes.high);
+    kvt_field_text(f, "estimator", estimator_of(row));
+    kvt_field_real(f, "effective_samples", escapes.effective);
+    kvt_field_real(f, "largest_share", escapes.largest_share);
 }
 
-static void print_rates_text(const struct kvt_inject_report *report, bool csv)
+/* The rows of a report are of three kinds; each has its list of fields. */
+enum kind { CELL, STRIKE, RATE, KINDS };
+static const char *const kind_names[KINDS] = {"matrix", "strikes", "rates"};
+
+static enum kind kind_of(const struct kvt_inject_row *row)
+{
+    return row->rated ? RATE : row->planned ? STRIKE : CELL;
+}
+
+static void fields_of(const struct kvt_inject_row *row, struct kvt_fields *f)
+{
+    void (*const fill[KINDS])(const struct kvt_inject_row *, struct kvt_fields *) = {
+        kvt_inject_cell_fields, strike_fields, rate_fields};
+    fill[kind_of(row)](row, f);
+}
+
+/* ---- printing ----------------------------------------------------------------------------- */
+
+static void print_rates_text(const struct kvt_inject_report *report)
 {
     char guard[KVT_INJECT_NAME_BYTES + 64];
     bool first = true;
     for (int32_t i = 0; i < report->count; i++) {
         const struct kvt_inject_row *row = &report->rows[i];
-        if (!row->rated)
+        if (kind_of(row) != RATE)
             continue;
         struct kvt_estimate escapes = kvt_fault_estimate_escapes(&row->estimate);
-        if (first && csv)
-            puts("config,guard,runs,strikes,escapes_per_1e9_requests,ci_low,ci_high,estimator,"
-                 "effective_samples");
-        else if (first)
+        if (first)
             printf("%-44s%8s%9s%16s%27s%12s%11s\n", "guard", "runs", "strikes", "escapes / 1e9",
                    "95 % interval", "estimator", "effective");
         first = false;
-        printf(csv ? "%s,%s,%lld,%lld,%.9g,%.9g,%.9g,%s,%.9g\n"
-                   : "%.0s%-44s%8lld%9lld%16.4g%14.4g to %9.4g%12s%11.1f\n",
-               row->config, csv ? row->guard : guard_text(row, guard),
+        printf("%-44s%8lld%9lld%16.4g%14.4g to %9.4g%12s%11.1f\n", guard_text(row, guard),
                (long long)row->estimate.runs, (long long)row->estimate.strikes, 1e9 * escapes.p,
                1e9 * escapes.low, 1e9 * escapes.high, estimator_of(row), escapes.effective);
     }
@@ -175,24 +210,22 @@ static void print_rates_text(const struct kvt_inject_report *report, bool csv)
 
 static void print_json(const struct kvt_inject_report *report)
 {
-    for (int planned = 0; planned < 2; planned++) {
+    static struct kvt_fields fields;
+    for (int kind = 0; kind < KINDS; kind++) {
         const char *before = "";
-        fputs(planned ? "], \"strikes\": [" : "{\"matrix\": [", stdout);
+        printf("%s\"%s\": [", kind == 0 ? "{" : "], ", kind_names[kind]);
         for (int32_t i = 0; i < report->count; i++) {
-            if (report->rows[i].rated || report->rows[i].planned != (planned != 0))
+            const struct kvt_inject_row *row = &report->rows[i];
+            if ((int)kind_of(row) != kind)
                 continue;
-            fprintf(stdout, "%s\n  ", before);
-            (planned ? print_strike_json : print_cell_json)(&report->rows[i], stdout);
+            fields_of(row, &fields);
+            printf("%s\n  {", before);
+            kvt_fields_json(&fields, stdout);
+            if (row->rated && row->estimator == KVT_ESTIMATE_SPLITTING)
+                print_levels_json(&row->estimate.levels, stdout);
+            putchar('}');
             before = ",";
         }
-    }
-    fputs("], \"rates\": [", stdout);
-    const char *before = "";
-    for (int32_t i = 0; i < report->count; i++) {
-        if (!report->rows[i].rated)
-            continue;
-        print_rate_json(&report->rows[i], before, stdout);
-        before = ",";
     }
     fputs("]", stdout);
     if (report->real != NULL) {
@@ -202,30 +235,21 @@ static void print_json(const struct kvt_inject_report *report)
     fputs("}\n", stdout);
 }
 
-static void print_cells_csv(const struct kvt_inject_report *report)
+/* A table for each kind of rows. */
+static void print_csv(const struct kvt_inject_report *report)
 {
-    puts("config,fault,guard,injected,activated,exposed,masked,detected,escaped,"
-         "undetected_harmless,hung,crashed,false_aborts,leaked_tokens,escapes_per_1e9,ci_low,"
-         "ci_high,estimator,effective_samples,requests_saved,recovery_tokens,requests_spoiled,"
-         "held_page_s,goodput,mean_detection_ms");
-    for (int32_t i = 0; i < report->count; i++) {
-        const struct kvt_inject_row *row = &report->rows[i];
-        const struct kvt_cell *cell = &row->cell;
-        const int64_t *n = cell->outcomes;
-        const char *estimator;
-        if (row->planned || row->rated)
-            continue;
-        struct kvt_estimate escapes = kvt_cell_escapes(cell, &estimator);
-        printf("%s,%s,%s,%lld,%lld,%lld,%lld,%lld,%lld,%lld,%lld,%lld,%lld,%lld,%.9g,%.9g,%.9g,"
-               "%s,%.9g",
-               row->config, kvt_fault_names[cell->kind], row->guard, (long long)cell->injected,
-               (long long)cell->activated, (long long)cell->exposed, (long long)n[0],
-               (long long)n[1], (long long)n[2], (long long)n[3], (long long)n[4], (long long)n[5],
-               (long long)cell->false_aborts, (long long)cell->leaked, 1e9 * escapes.p,
-               1e9 * escapes.low, 1e9 * escapes.high, estimator, escapes.effective);
-        printf(",%lld,%lld,%lld,%.9g,%.9g,%.9g\n", (long long)cell->saved, (long long)cell->again,
-               (long long)cell->spoiled, cell->held_page_s, kvt_cell_goodput(cell),
-               detection_ms(cell));
+    static struct kvt_fields fields;
+    for (int kind = 0; kind < KINDS; kind++) {
+        bool first = true;
+        for (int32_t i = 0; i < report->count; i++) {
+            if ((int)kind_of(&report->rows[i]) != kind)
+                continue;
+            fields_of(&report->rows[i], &fields);
+            if (first)
+                kvt_fields_csv(&fields, true, stdout);
+            kvt_fields_csv(&fields, false, stdout);
+            first = false;
+        }
     }
 }
 
@@ -275,8 +299,8 @@ static void print_cells_text(const struct kvt_inject_report *report)
     for (int32_t i = 0; i < report->count;) {
         const struct kvt_inject_row *first = &report->rows[i];
         int32_t end = i + 1;
-        if (!first->planned && !first->rated) {
-            while (end < report->count && !report->rows[end].planned && !report->rows[end].rated &&
+        if (kind_of(first) == CELL) {
+            while (end < report->count && kind_of(&report->rows[end]) == CELL &&
                    is_same_guard(first, &report->rows[end]))
                 end++;
             if (i > 0)
@@ -289,50 +313,41 @@ static void print_cells_text(const struct kvt_inject_report *report)
     }
 }
 
-static void print_strikes_text(const struct kvt_inject_report *report, bool csv)
+static void print_strikes_text(const struct kvt_inject_report *report)
 {
     bool first = true;
     for (int32_t i = 0; i < report->count; i++) {
         const struct kvt_inject_row *row = &report->rows[i];
-        if (!row->planned)
+        if (kind_of(row) != STRIKE)
             continue;
         const struct kvt_fault_variant_info *info = &kvt_fault_variants[row->strike.variant];
-        if (first && csv)
-            puts("config,fault,variant,guard,at_s,outcome,requests_hit,requests_lost,"
-                 "leaked_tokens,cross_tenant");
-        else if (first)
+        if (first)
             printf("%-32s%-28s%-16s%9s  %-20s%5s%6s%8s\n", "config", "fault", "guard", "at (s)",
                    "outcome", "hit", "lost", "leaked");
         first = false;
         char fault[64];
         snprintf(fault, sizeof fault, "%s/%s", kvt_fault_names[info->kind], info->name);
-        if (csv)
-            printf("%s,%s,%s,%s,%.9g,%s,%d,%d,%lld,%d\n", row->config, kvt_fault_names[info->kind],
-                   info->name, row->guard, kvt_seconds_from_ticks(row->strike.time),
-                   kvt_outcome_names[row->result.outcome], row->result.hit, row->result.lost,
-                   (long long)row->result.leaked, row->result.cross_tenant);
-        else
-            printf("%-32s%-28s%-16s%9.3f  %-20s%5d%6d%8lld%s\n", row->config, fault, row->guard,
-                   kvt_seconds_from_ticks(row->strike.time),
-                   row->result.activated ? kvt_outcome_names[row->result.outcome] : "never struck",
-                   row->result.hit, row->result.lost, (long long)row->result.leaked,
-                   kvt_inject_is_as_expected(row) ? "" : "  not as expected");
+        printf("%-32s%-28s%-16s%9.3f  %-20s%5d%6d%8lld%s\n", row->config, fault, row->guard,
+               kvt_seconds_from_ticks(row->strike.time),
+               row->result.activated ? kvt_outcome_names[row->result.outcome] : "never struck",
+               row->result.hit, row->result.lost, (long long)row->result.leaked,
+               kvt_inject_is_as_expected(row) ? "" : "  not as expected");
     }
 }
 
 void kvt_inject_print(const struct kvt_inject_report *report, enum kvt_cli_format format)
 {
-    bool cells = false;
     if (format == KVT_FORMAT_JSON) {
         print_json(report);
         return;
     }
-    for (int32_t i = 0; i < report->count; i++)
-        cells = cells || (!report->rows[i].planned && !report->rows[i].rated);
-    if (cells)
-        (format == KVT_FORMAT_CSV ? print_cells_csv : print_cells_text)(report);
-    print_strikes_text(report, format == KVT_FORMAT_CSV);
-    print_rates_text(report, format == KVT_FORMAT_CSV);
+    if (format == KVT_FORMAT_CSV) {
+        print_csv(report);
+        return;
+    }
+    print_cells_text(report);
+    print_strikes_text(report);
+    print_rates_text(report);
     if (report->real != NULL)
         kvt_inject_real_print(report->real, format);
 }

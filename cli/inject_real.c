@@ -96,33 +96,54 @@ static const char *class_of(int32_t variant)
     return kvt_fault_names[kvt_fault_variants[variant].kind];
 }
 
+/* A row of a list of objects. */
+static void print_row(const struct kvt_fields *fields, bool first)
+{
+    fputs(first ? "\n  {" : ",\n  {", stdout);
+    kvt_fields_json(fields, stdout);
+    putchar('}');
+}
+
 static void print_json(const struct kvt_inject_real *real)
 {
-    printf("\"backend\": \"%s\", \"trials\": %lld, \"agree\": %lld, \"exposed\": %lld, "
-           "\"same_tenants\": %lld, \"output_changed\": %lld, \"steps\": %lld, \"steps_again\": "
-           "%lld, \"tokens_read\": %lld,\n\"disagreements\": [",
-           kvt_backend_names[real->backend], (long long)real->trials, (long long)real->agree,
-           (long long)real->exposed, (long long)real->same_tenants, (long long)real->output_changed,
-           (long long)real->steps, (long long)real->repeated, (long long)real->tokens_read);
+    struct kvt_fields f = {.count = 0};
+    kvt_field_text(&f, "backend", kvt_backend_names[real->backend]);
+    kvt_field_count(&f, "trials", real->trials);
+    kvt_field_count(&f, "agree", real->agree);
+    kvt_field_count(&f, "exposed", real->exposed);
+    kvt_field_count(&f, "same_tenants", real->same_tenants);
+    kvt_field_count(&f, "output_changed", real->output_changed);
+    kvt_field_count(&f, "steps", real->steps);
+    kvt_field_count(&f, "steps_again", real->repeated);
+    kvt_field_count(&f, "tokens_read", real->tokens_read);
+    kvt_fields_json(&f, stdout);
+    fputs(",\n\"disagreements\": [", stdout);
     for (int64_t i = 0; i < real->disagreement_count; i++) {
         const struct kvt_inject_disagreement *d = &real->disagreements[i];
         const struct kvt_fault_trial *t = &d->trial;
-        printf("%s\n  {\"config\": \"%s\", \"guard\": \"%s\", \"fault\": \"%s\", \"variant\": "
-               "\"%s\", \"at_s\": %.17g, \"simulated\": \"%s\", \"simulated_exposed\": %s, "
-               "\"real\": \"%s\", \"real_exposed\": %s}",
-               i > 0 ? "," : "", d->config, d->guard, kvt_fault_names[t->kind],
-               name_of(t->strike.variant), kvt_seconds_from_ticks(t->strike.time),
-               kvt_outcome_names[t->simulated.outcome], t->simulated.exposed ? "true" : "false",
-               kvt_outcome_names[t->real.outcome], t->real.exposed ? "true" : "false");
+        f.count = 0;
+        kvt_field_text(&f, "config", d->config);
+        kvt_field_text(&f, "guard", d->guard);
+        kvt_field_text(&f, "fault", kvt_fault_names[t->kind]);
+        kvt_field_text(&f, "variant", name_of(t->strike.variant));
+        kvt_field_real(&f, "at_s", kvt_seconds_from_ticks(t->strike.time));
+        kvt_field_text(&f, "simulated", kvt_outcome_names[t->simulated.outcome]);
+        kvt_field_truth(&f, "simulated_exposed", t->simulated.exposed);
+        kvt_field_text(&f, "real", kvt_outcome_names[t->real.outcome]);
+        kvt_field_truth(&f, "real_exposed", t->real.exposed);
+        print_row(&f, i == 0);
     }
-    printf("],\n\"not_expressed\": [");
-    const char *before = "";
+    fputs("],\n\"not_expressed\": [", stdout);
+    bool first = true;
     for (int32_t v = 0; v < KVT_STRIKE_COUNT; v++) {
         if (!(real->left_out >> v & 1))
             continue;
-        printf("%s\n  {\"fault\": \"%s\", \"variant\": \"%s\", \"reason\": \"%s\"}", before,
-               class_of(v), name_of(v), real->why[v]);
-        before = ",";
+        f.count = 0;
+        kvt_field_text(&f, "fault", class_of(v));
+        kvt_field_text(&f, "variant", name_of(v));
+        kvt_field_text(&f, "reason", real->why[v]);
+        print_row(&f, first);
+        first = false;
     }
     printf("]");
 }

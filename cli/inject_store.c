@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "sim/base/assert.h"
 #include "sim/output/h5_items.h"
 
 /* ---- the journal -------------------------------------------------------------------------- */
@@ -110,160 +111,64 @@ void kvt_inject_store_close(struct kvt_inject_store *store)
 
 /* ---- the file ----------------------------------------------------------------------------- */
 
-enum { CELL_I64 = 25, CELL_F64 = 11, CELL_TEXT = 6 };
-
-static const char *const cell_text[CELL_TEXT] = {"config", "fault",  "guard",
-                                                 "check",  "on_hit", "estimator"};
-static const char *const cell_i64[CELL_I64] = {"tag_bits",
-                                               "injected",
-                                               "activated",
-                                               "exposed",
-                                               "masked",
-                                               "detected",
-                                               "escaped",
-                                               "undetected_harmless",
-                                               "hung",
-                                               "crashed",
-                                               "false_aborts",
-                                               "cross_tenant",
-                                               "requests_hit",
-                                               "requests_lost",
-                                               "leaked_tokens",
-                                               "requests_saved",
-                                               "recovery_tokens",
-                                               "requests_spoiled",
-                                               "blast_radius_max",
-                                               "detected_after_leak",
-                                               "guard_bytes_per_gpu",
-                                               "clean_requests",
-                                               "clean_false_aborts",
-                                               "clean_pages_left",
-                                               "clean_unfinished"};
-static const char *const cell_f64[CELL_F64] = {
-    "escapes_per_1e9",    "ci_low",  "ci_high",          "effective_samples",  "detection_s_sum",
-    "held_page_s",        "goodput", "clean_duration_s", "clean_mean_tpot_ms", "tag_alias",
-    "clean_fenced_page_s"};
-
-static void cell_values(const struct kvt_inject_row *row, const char *text[], int64_t whole[],
-                        double real[])
+/* One trial; cell: of the file, by its row, or the number of a plan's config. */
+static void trial_fields(const struct kvt_strike *strike, const struct kvt_fault_result *result,
+                         int64_t cell, int64_t trial, struct kvt_fields *f)
 {
-    const struct kvt_cell *cell = &row->cell;
-    const int64_t *n = cell->outcomes;
-    const char *estimator;
-    struct kvt_estimate escapes = kvt_cell_escapes(cell, &estimator);
-    const char *const texts[CELL_TEXT] = {row->config,
-                                          kvt_fault_names[cell->kind],
-                                          row->guard,
-                                          kvt_check_names[row->check],
-                                          kvt_policy_names[row->policy],
-                                          estimator};
-    const int64_t wholes[CELL_I64] = {row->tag_bits,
-                                      cell->injected,
-                                      cell->activated,
-                                      cell->exposed,
-                                      n[0],
-                                      n[1],
-                                      n[2],
-                                      n[3],
-                                      n[4],
-                                      n[5],
-                                      cell->false_aborts,
-                                      cell->cross_tenant,
-                                      cell->hit,
-                                      cell->lost,
-                                      cell->leaked,
-                                      cell->saved,
-                                      cell->again,
-                                      cell->spoiled,
-                                      cell->spoiled_most,
-                                      cell->detected_late,
-                                      cell->clean.guard_bytes,
-                                      cell->clean.requests,
-                                      cell->clean.false_aborts,
-                                      cell->clean.pages_left,
-                                      cell->clean.unfinished};
-    const double reals[CELL_F64] = {1e9 * escapes.p,
-                                    1e9 * escapes.low,
-                                    1e9 * escapes.high,
-                                    escapes.effective,
-                                    cell->latency_s,
-                                    cell->held_page_s,
-                                    kvt_cell_goodput(cell),
-                                    cell->clean.duration_s,
-                                    1e3 * cell->clean.mean_tpot_s,
-                                    row->tag_bits > 0 ? 1 / (__builtin_ldexp(1, row->tag_bits) - 1)
-                                                      : 1,
-                                    cell->clean.fenced_page_s};
-    memcpy(text, texts, sizeof texts);
-    memcpy(whole, wholes, sizeof wholes);
-    memcpy(real, reals, sizeof reals);
+    kvt_field_count(f, "cell", cell);
+    kvt_field_count(f, "trial", trial);
+    kvt_field_count(f, "variant", strike->variant);
+    kvt_field_truth(f, "activated", result->activated);
+    kvt_field_truth(f, "exposed", result->exposed);
+    kvt_field_truth(f, "detected", result->detected);
+    kvt_field_count(f, "outcome", result->outcome);
+    kvt_field_count(f, "requests_hit", result->hit);
+    kvt_field_count(f, "requests_lost", result->lost);
+    kvt_field_count(f, "leaked_tokens", result->leaked);
+    kvt_field_count(f, "requests_spoiled", result->spoiled);
+    kvt_field_count(f, "requests_saved", result->saved);
+    kvt_field_count(f, "recovery_tokens", result->again);
+    kvt_field_truth(f, "cross_tenant", result->cross_tenant);
+    kvt_field_real(f, "at_s", kvt_seconds_from_ticks(strike->time));
+    kvt_field_real(f, "detected_at_s",
+                   result->detected ? kvt_seconds_from_ticks(result->detected_at) : -1);
+    kvt_field_real(f, "held_page_s", result->held_page_s);
 }
 
-enum { TRIAL_I64 = 14, TRIAL_F64 = 3 };
-static const char *const trial_i64[TRIAL_I64] = {"cell",
-                                                 "trial",
-                                                 "variant",
-                                                 "activated",
-                                                 "exposed",
-                                                 "detected",
-                                                 "outcome",
-                                                 "requests_hit",
-                                                 "requests_lost",
-                                                 "leaked_tokens",
-                                                 "requests_spoiled",
-                                                 "requests_saved",
-                                                 "recovery_tokens",
-                                                 "cross_tenant"};
-static const char *const trial_f64[TRIAL_F64] = {"at_s", "detected_at_s", "held_page_s"};
-
-static void trial_values(const struct kvt_strike *s, const struct kvt_fault_result *r, int64_t cell,
-                         int64_t trial, int64_t whole[], double real[])
+/* A strike of a plan. */
+static void strike_fields(const struct kvt_inject_row *row, int64_t number, struct kvt_fields *f)
 {
-    const int64_t wholes[TRIAL_I64] = {
-        cell,   trial,   s->variant, r->activated, r->exposed, r->detected, r->outcome,
-        r->hit, r->lost, r->leaked,  r->spoiled,   r->saved,   r->again,    r->cross_tenant};
-    const double reals[TRIAL_F64] = {kvt_seconds_from_ticks(s->time),
-                                     r->detected ? kvt_seconds_from_ticks(r->detected_at) : -1,
-                                     r->held_page_s};
-    memcpy(whole, wholes, sizeof wholes);
-    memcpy(real, reals, sizeof reals);
+    const struct kvt_fault_variant_info *info = &kvt_fault_variants[row->strike.variant];
+    kvt_field_text(f, "config", row->config);
+    kvt_field_text(f, "fault", kvt_fault_names[info->kind]);
+    kvt_field_text(f, "guard", row->guard);
+    kvt_field_text(f, "variant_name", info->name);
+    trial_fields(&row->strike, &row->result, row->number, number, f);
 }
 
-/* A table on its way: columns of texts, whole and real numbers, each [rows]. */
+/* A table on its way: a column for each field of its rows. */
 struct sheet {
+    struct kvt_fields columns;     /* their values are those of the row last added */
+    union kvt_field_value *values; /* [columns][rows] */
     int64_t rows, next;
-    const char **text;
-    int64_t *whole;
-    double *real;
 };
 
-static bool sheet_init(struct sheet *sheet, int64_t rows, int texts, int wholes, int reals)
+/* columns of *sheet are set. */
+static bool sheet_init(struct sheet *sheet, int64_t rows)
 {
-    size_t room = (size_t)rows + 1;
-    *sheet = (struct sheet){.rows = rows,
-                            .text = calloc(room * (size_t)(texts + 1), sizeof *sheet->text),
-                            .whole = calloc(room * (size_t)(wholes + 1), sizeof *sheet->whole),
-                            .real = calloc(room * (size_t)(reals + 1), sizeof *sheet->real)};
-    return sheet->text != NULL && sheet->whole != NULL && sheet->real != NULL;
+    sheet->rows = rows;
+    sheet->next = 0;
+    sheet->values =
+        calloc((size_t)(rows + 1) * (size_t)sheet->columns.count, sizeof *sheet->values);
+    return sheet->values != NULL;
 }
 
-static void sheet_free(struct sheet *sheet)
+static void sheet_add(struct sheet *sheet, const struct kvt_fields *row)
 {
-    free(sheet->text);
-    free(sheet->whole);
-    free(sheet->real);
-}
-
-static void sheet_add(struct sheet *sheet, const char *const text[], int texts,
-                      const int64_t whole[], int wholes, const double real[], int reals)
-{
-    int64_t at = sheet->next++;
-    for (int i = 0; i < texts; i++)
-        sheet->text[i * sheet->rows + at] = text[i];
-    for (int i = 0; i < wholes; i++)
-        sheet->whole[i * sheet->rows + at] = whole[i];
-    for (int i = 0; i < reals; i++)
-        sheet->real[i * sheet->rows + at] = real[i];
+    kvt_assert(row->count == sheet->columns.count);
+    for (int32_t i = 0; i < row->count; i++)
+        sheet->values[i * sheet->rows + sheet->next] = row->list[i].value;
+    sheet->next++;
 }
 
 struct items {
@@ -277,16 +182,16 @@ static void put(struct items *items, const char *group, const char *name, enum k
     items->rows[items->count++] = (struct kvt_h5_item){group, name, kind, rows, values};
 }
 
-static void put_sheet(struct items *items, const char *group, const struct sheet *sheet,
-                      const char *const text[], int texts, const char *const whole[], int wholes,
-                      const char *const real[], int reals)
+static void put_sheet(struct items *items, const char *group, const struct sheet *sheet)
 {
-    for (int i = 0; i < texts; i++)
-        put(items, group, text[i], KVT_H5_TEXT, sheet->rows, sheet->text + i * sheet->rows);
-    for (int i = 0; i < wholes; i++)
-        put(items, group, whole[i], KVT_H5_I64, sheet->rows, sheet->whole + i * sheet->rows);
-    for (int i = 0; i < reals; i++)
-        put(items, group, real[i], KVT_H5_F64, sheet->rows, sheet->real + i * sheet->rows);
+    for (int32_t i = 0; i < sheet->columns.count; i++) {
+        const struct kvt_field *column = &sheet->columns.list[i];
+        put(items, group, column->name,
+            column->kind == KVT_FIELD_TEXT   ? KVT_H5_TEXT
+            : column->kind == KVT_FIELD_REAL ? KVT_H5_F64
+                                             : KVT_H5_I64,
+            sheet->rows, sheet->values + i * sheet->rows);
+    }
 }
 
 /* The row of /cells that a part belongs to: configs have their cells in the order of classes. */
@@ -307,23 +212,17 @@ static int64_t cell_of(const struct kvt_inject_report *report, int64_t config,
 static void fill(const struct kvt_inject_store *store, const struct kvt_inject_report *report,
                  struct sheet *cells, struct sheet *trials, struct sheet *strikes)
 {
-    const char *text[CELL_TEXT];
-    int64_t whole[CELL_I64];
-    double real[CELL_F64];
+    struct kvt_fields fields;
     for (int32_t i = 0; i < report->count; i++) {
         const struct kvt_inject_row *row = &report->rows[i];
-        const struct kvt_fault_variant_info *info = &kvt_fault_variants[row->strike.variant];
-        const char *const names[] = {row->config, kvt_fault_names[info->kind], row->guard,
-                                     info->name};
+        fields.count = 0;
         if (row->planned) {
-            trial_values(&row->strike, &row->result, row->number, i, whole, real);
-            sheet_add(strikes, names, 4, whole, TRIAL_I64, real, TRIAL_F64);
-            continue;
+            strike_fields(row, i, &fields);
+            sheet_add(strikes, &fields);
+        } else if (!row->rated) {
+            kvt_inject_cell_fields(row, &fields);
+            sheet_add(cells, &fields);
         }
-        if (row->rated)
-            continue;
-        cell_values(row, text, whole, real);
-        sheet_add(cells, text, CELL_TEXT, whole, CELL_I64, real, CELL_F64);
     }
     for (int64_t i = 0; i < store->count; i++) {
         const struct kvt_inject_record *record = &store->records[i];
@@ -331,8 +230,9 @@ static void fill(const struct kvt_inject_store *store, const struct kvt_inject_r
         enum kvt_fault_kind kind = kvt_fault_variants[part->strikes[0].variant].kind;
         int64_t cell = cell_of(report, record->key >> 40, kind);
         for (int32_t t = 0; t < part->count; t++) {
-            trial_values(&part->strikes[t], &part->results[t], cell, part->first + t, whole, real);
-            sheet_add(trials, NULL, 0, whole, TRIAL_I64, real, TRIAL_F64);
+            fields.count = 0;
+            trial_fields(&part->strikes[t], &part->results[t], cell, part->first + t, &fields);
+            sheet_add(trials, &fields);
         }
     }
 }
@@ -341,16 +241,14 @@ static enum kvt_status write_file(const struct kvt_inject_store *store, const st
                                   const struct sheet *trials, const struct sheet *strikes,
                                   int64_t seed, struct kvt_err *err)
 {
-    static const char *const strike_text[] = {"config", "fault", "guard", "variant_name"};
     static const int64_t layout = 1;
     struct items items = {.count = 0};
     put(&items, "", "layout", KVT_H5_ATTRIBUTE_I64, 0, &layout);
     put(&items, "", "program", KVT_H5_ATTRIBUTE_TEXT, 0, "kvtwin");
     put(&items, "", "kind", KVT_H5_ATTRIBUTE_TEXT, 0, "faults");
-    put_sheet(&items, "cells", cells, cell_text, CELL_TEXT, cell_i64, CELL_I64, cell_f64, CELL_F64);
-    put_sheet(&items, "trials", trials, NULL, 0, trial_i64, TRIAL_I64, trial_f64, TRIAL_F64);
-    put_sheet(&items, "strikes", strikes, strike_text, 4, trial_i64, TRIAL_I64, trial_f64,
-              TRIAL_F64);
+    put_sheet(&items, "cells", cells);
+    put_sheet(&items, "trials", trials);
+    put_sheet(&items, "strikes", strikes);
     put(&items, "meta", "seed", KVT_H5_ATTRIBUTE_I64, 0, &seed);
     put(&items, "meta", "version", KVT_H5_ATTRIBUTE_TEXT, 0, KVT_VERSION);
     put(&items, "meta", "identity", KVT_H5_TEXT, 1, &store->identity);
@@ -361,7 +259,8 @@ enum kvt_status kvt_inject_store_finish(struct kvt_inject_store *store,
                                         const struct kvt_inject_report *report, uint64_t seed,
                                         struct kvt_err *err)
 {
-    struct sheet cells, trials, strikes;
+    static const struct kvt_inject_row no_row;
+    struct sheet cells = {.next = 0}, trials = {.next = 0}, strikes = {.next = 0};
     int64_t planned = 0, rated = 0, count = 0;
     for (int32_t i = 0; i < report->count; i++)
         planned += report->rows[i].planned, rated += report->rows[i].rated;
@@ -370,9 +269,12 @@ enum kvt_status kvt_inject_store_finish(struct kvt_inject_store *store,
     for (int64_t i = 0; i < store->count; i++)
         count += store->records[i].part.count;
     store->trials = count;
-    bool room = sheet_init(&cells, report->count - planned - rated, CELL_TEXT, CELL_I64, CELL_F64);
-    room = sheet_init(&trials, count, 0, TRIAL_I64, TRIAL_F64) && room;
-    room = sheet_init(&strikes, planned, 4, TRIAL_I64, TRIAL_F64) && room;
+    kvt_inject_cell_fields(&no_row, &cells.columns);
+    trial_fields(&no_row.strike, &no_row.result, 0, 0, &trials.columns);
+    strike_fields(&no_row, 0, &strikes.columns);
+    bool room = sheet_init(&cells, report->count - planned - rated);
+    room = sheet_init(&trials, count) && room;
+    room = sheet_init(&strikes, planned) && room;
     enum kvt_status status = KVT_OK;
     if (!room)
         status = kvt_err_set(err, KVT_ENOMEM, "no memory to write %s", store->output);
@@ -382,8 +284,8 @@ enum kvt_status kvt_inject_store_finish(struct kvt_inject_store *store,
     }
     if (status == KVT_OK)
         unlink(store->journal.path);
-    sheet_free(&cells);
-    sheet_free(&trials);
-    sheet_free(&strikes);
+    free(cells.values);
+    free(trials.values);
+    free(strikes.values);
     return status;
 }

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "cli/fields.h"
 #include "cli/settings.h"
 #include "sim/output/interval.h"
 
@@ -328,10 +329,8 @@ void kvt_plan_print_json(const struct kvt_search *search, FILE *out)
 
 static void print_number(double value, FILE *out)
 {
-    if (isfinite(value))
-        fprintf(out, ",%.12g", value);
-    else
-        fputc(',', out);
+    fputc(',', out);
+    kvt_csv_number(out, value);
 }
 
 void kvt_plan_print_csv(const struct kvt_search *search, FILE *out)

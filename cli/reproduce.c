@@ -1,10 +1,10 @@
 #include "cli/reproduce.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/fields.h"
 #include "sim/output/interval.h"
 
 struct kvt_reproduced *kvt_reproduced_add(struct kvt_reproduced_list *list)
@@ -193,30 +193,28 @@ static enum kvt_status summary_init(const struct kvt_reproduced_list *list, stru
     return KVT_OK;
 }
 
-static json_t *number(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 static json_t *row_json(const struct kvt_reproduced *row, bool published, bool fitted)
 {
     json_t *object = json_object();
     json_object_set_new(object, published ? "name" : "row_id", json_string(row->row));
     json_object_set_new(object, "metric", json_string(row->metric));
-    json_object_set_new(object, published ? "published" : "observed", number(row->observed));
-    json_object_set_new(object, published ? "simulated" : "predicted", number(row->predicted));
+    json_object_set_new(object, published ? "published" : "observed",
+                        kvt_number_json(row->observed));
+    json_object_set_new(object, published ? "simulated" : "predicted",
+                        kvt_number_json(row->predicted));
     if (published || !isnan(row->low)) {
-        json_object_set_new(object, "low", number(row->low));
-        json_object_set_new(object, "high", number(row->high));
+        json_object_set_new(object, "low", kvt_number_json(row->low));
+        json_object_set_new(object, "high", kvt_number_json(row->high));
     }
-    json_object_set_new(object, "error", number(row_error(row)));
+    json_object_set_new(object, "error", kvt_number_json(row_error(row)));
     if (fitted) {
-        json_object_set_new(object, "unfitted", number(row->unfitted));
-        json_object_set_new(object, "unfitted_error", number(error_of(row, row->unfitted)));
+        json_object_set_new(object, "unfitted", kvt_number_json(row->unfitted));
+        json_object_set_new(object, "unfitted_error",
+                            kvt_number_json(error_of(row, row->unfitted)));
         json_object_set_new(object, "reliable", json_boolean(row->reliable));
     }
     if (!isnan(row->pool_error))
-        json_object_set_new(object, "pool_error_of_memory", number(row->pool_error));
+        json_object_set_new(object, "pool_error_of_memory", kvt_number_json(row->pool_error));
     json_object_set_new(object, "kind", json_string(row->kind));
     if (!published || !row->supported)
         json_object_set_new(object, "status", json_string(row->supported ? "ok" : "unsupported"));
@@ -235,8 +233,8 @@ static json_t *constants_json(const struct kvt_reproduced_list *list)
         json_object_set_new(one, "gpu", json_string(c->gpu));
         json_object_set_new(one, "left_out",
                             c->left_out[0] != '\0' ? json_string(c->left_out) : json_null());
-        json_object_set_new(one, "layer_us", number(c->layer * 1e6));
-        json_object_set_new(one, "request_ms", number(c->request * 1e3));
+        json_object_set_new(one, "layer_us", kvt_number_json(c->layer * 1e6));
+        json_object_set_new(one, "request_ms", kvt_number_json(c->request * 1e3));
         json_object_set_new(one, "points", json_integer(c->points));
         json_object_set_new(one, "models", json_integer(c->models));
         json_array_append_new(all, one);
@@ -251,10 +249,10 @@ static json_t *metrics_json(const struct metric metrics[], int32_t count)
         json_t *one = json_object();
         json_object_set_new(one, "supported_rows", json_integer(metrics[m].supported));
         json_object_set_new(one, "compared_rows", json_integer(metrics[m].compared));
-        json_object_set_new(one, "median_abs_error", number(metrics[m].median));
-        json_object_set_new(one, "p90_abs_error", number(metrics[m].p90));
+        json_object_set_new(one, "median_abs_error", kvt_number_json(metrics[m].median));
+        json_object_set_new(one, "p90_abs_error", kvt_number_json(metrics[m].p90));
         if (metrics[m].with > 0)
-            json_object_set_new(one, "inside_interval", number(share_inside(&metrics[m])));
+            json_object_set_new(one, "inside_interval", kvt_number_json(share_inside(&metrics[m])));
         json_object_set_new(by_metric, metrics[m].name, one);
     }
     return by_metric;
@@ -275,27 +273,10 @@ static enum kvt_status print_json(const struct kvt_reproduced_list *list, bool p
     return kvt_cli_print_json(root, 10, err);
 }
 
-static void print_cell(double value, const char *after)
+static void print_number(double value)
 {
-    if (isfinite(value))
-        printf("%.10g%s", value, after);
-    else
-        fputs(after, stdout);
-}
-
-static void print_quoted(const char *text)
-{
-    if (strpbrk(text, ",\"\n\r") == NULL) {
-        fputs(text, stdout);
-        return;
-    }
-    putchar('"');
-    for (; *text != '\0'; text++) {
-        if (*text == '"')
-            putchar('"');
-        putchar(*text);
-    }
-    putchar('"');
+    putchar(',');
+    kvt_csv_number(stdout, value);
 }
 
 static void print_csv(const struct kvt_reproduced_list *list, bool published)
@@ -305,20 +286,17 @@ static void print_csv(const struct kvt_reproduced_list *list, bool published)
            published ? "simulated" : "predicted", list->fitted ? ",unfitted,unfitted_error" : "");
     for (int32_t i = 0; i < list->count; i++) {
         const struct kvt_reproduced *row = &list->rows[i];
-        print_quoted(row->row);
-        printf(",%s,", row->metric);
-        print_cell(row->observed, ",");
-        print_cell(row->predicted, ",");
-        print_cell(row->low, ",");
-        print_cell(row->high, ",");
-        print_cell(row_error(row), ",");
-        print_cell(row->pool_error, ",");
-        printf("%s,%s,", row->kind, row->supported ? "ok" : "unsupported");
-        print_quoted(row->supported ? "" : row->reason);
+        const double numbers[] = {row->observed, row->predicted, row->low,
+                                  row->high,     row_error(row), row->pool_error};
+        kvt_csv_field(stdout, row->row);
+        printf(",%s", row->metric);
+        for (size_t n = 0; n < sizeof numbers / sizeof *numbers; n++)
+            print_number(numbers[n]);
+        printf(",%s,%s,", row->kind, row->supported ? "ok" : "unsupported");
+        kvt_csv_field(stdout, row->supported ? "" : row->reason);
         if (list->fitted) {
-            putchar(',');
-            print_cell(row->unfitted, ",");
-            print_cell(error_of(row, row->unfitted), "");
+            print_number(row->unfitted);
+            print_number(error_of(row, row->unfitted));
         }
         putchar('\n');
     }

@@ -53,23 +53,3 @@ json_t *kvt_settings_json(const struct kvt_points *points, int64_t point)
                             value_json(kvt_points_text(points, point, d)));
     return object;
 }
-
-void kvt_csv_field(FILE *file, const char *text)
-{
-    if (strpbrk(text, ",\"\n\r") == NULL) {
-        fputs(text, file);
-        return;
-    }
-    fputc('"', file);
-    for (const char *c = text; *c != '\0'; c++) {
-        if (*c == '"')
-            fputc('"', file);
-        fputc(*c, file);
-    }
-    fputc('"', file);
-}
-
-json_t *kvt_number_json(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}

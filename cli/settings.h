@@ -19,10 +19,4 @@ const char *kvt_settings_text(const struct kvt_points *points, int64_t point, ch
  * memory. */
 json_t *kvt_settings_json(const struct kvt_points *points, int64_t point);
 
-/* A field of a CSV file, in quotes where it needs them. */
-void kvt_csv_field(FILE *file, const char *text);
-
-/* A number as JSON; null where it is none. */
-json_t *kvt_number_json(double value);
-
 #endif

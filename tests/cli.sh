@@ -218,6 +218,13 @@ name="resamples by one thread"
 OMP_NUM_THREADS=1 "$kvtwin" simulate $config --resamples 20 --format json >"$work/out" 2>&1
 cmp -s "$work/out" "$work/two_threads" || fail "the number of threads shows"
 run "intervals make no other run" 0 diff "$work/made/run.h5" "$work/made/wide.h5"
+grep -q "_low" "$work/out" && fail "one run's intervals are listed"
+echo '{"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": 64, "intermediate_size": 128,
+ "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 512,
+ "max_position_embeddings": 4096, "torch_dtype": "bfloat16"}' >"$work/config.json"
+(program=$(realpath "$kvtwin") && cd "$work" && "$program" model import config.json -o own.yaml -q) || fail "no import"
+run "an imported model is called as its file" 0 model show "$work/own.yaml" --format json
+out_has '"name": "own"'
 run "few resamples" 0 simulate $config --resamples 3
 out_has " ± "
 err_has "of fewer than 19 resamples low and high are the smallest and the largest"
@@ -262,7 +269,12 @@ run "a campaign in JSON" 0 inject configs/examples/faults.yaml --trials 2 --form
 out_has '"fault": "leak", "guard": "fifo"'
 run "a campaign in CSV" 0 inject configs/examples/faults.yaml --trials 2 --format csv \
     --set fleet.decode.guard=fifo --set 'faults.kinds=[leak]'
-out_has "faults.yaml,leak,fifo,2,"
+out_has "faults.yaml,leak,fifo,once,0,2,"
+cp configs/incidents/sglang-35049.yaml "$work/a \"quoted\", name.yaml"
+run "a config's name in JSON" 0 inject "$work/a \"quoted\", name.yaml" --format json
+out_has '"config": "a \"quoted\", name.yaml", "fault"'
+run "a config's name in CSV" 0 inject "$work/a \"quoted\", name.yaml" --format csv
+out_has '"a ""quoted"", name.yaml",'
 run "a plan that rates draw" 0 inject configs/examples/faults.yaml --print-plan --seed 7 \
     --set 'faults.rates=[{fault: bit-flip, rate: 20, per: hour}]'
 out_has "  plan:"
