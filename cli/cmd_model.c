@@ -147,6 +147,12 @@ static enum kvt_status import(const struct kvt_cli *cli, const char *path, struc
     for (char *line = strtok(notes, "\n"); line != NULL; line = strtok(NULL, "\n"))
         kvt_cli_say(cli, 0, "%s: note: %s", path, line);
     KVT_TRY(status);
+    if (cli->output != NULL && strcmp(model.name, "imported") == 0) {
+        const char *slash = strrchr(cli->output, '/'), *file = slash ? slash + 1 : cli->output;
+        size_t bytes = strcspn(file, ".");
+        if (bytes > 0)
+            snprintf(model.name, sizeof model.name, "%.*s", (int)bytes, file);
+    }
     if (cli->output == NULL && cli->format != KVT_FORMAT_TEXT)
         return show(cli, &model, err);
     char *text = kvt_model_print(&model);

@@ -9,13 +9,17 @@
 #include "sim/base/assert.h"
 #include "sim/output/pairs.h"
 
+static void pair_release(struct kvt_pair *pair)
+{
+    free(pair->name);
+    free(pair->text[0]);
+    free(pair->text[1]);
+}
+
 void kvt_pairs_release(struct kvt_pairs *pairs)
 {
-    for (int32_t i = 0; i < pairs->count; i++) {
-        free(pairs->pairs[i].name);
-        free(pairs->pairs[i].text[0]);
-        free(pairs->pairs[i].text[1]);
-    }
+    for (int32_t i = 0; i < pairs->count; i++)
+        pair_release(&pairs->pairs[i]);
     free(pairs->pairs);
     *pairs = (struct kvt_pairs){0};
 }
@@ -33,15 +37,6 @@ static struct kvt_pair *pairs_find(struct kvt_pairs *pairs, const char *name)
     return NULL;
 }
 
-static char *copy_text(const char *text)
-{
-    size_t bytes = strlen(text) + 1;
-    char *copy = malloc(bytes);
-    if (copy != NULL)
-        memcpy(copy, text, bytes);
-    return copy;
-}
-
 static struct kvt_pair *pairs_new(struct kvt_pairs *pairs, const char *name)
 {
     if (pairs->count == pairs->room) {
@@ -52,7 +47,7 @@ static struct kvt_pair *pairs_new(struct kvt_pairs *pairs, const char *name)
         pairs->pairs = grown;
         pairs->room = room;
     }
-    char *copy = copy_text(name);
+    char *copy = strdup(name);
     if (copy == NULL)
         return NULL;
     struct kvt_pair *pair = &pairs->pairs[pairs->count++];
@@ -67,7 +62,7 @@ enum kvt_status kvt_pairs_add(struct kvt_pairs *pairs, int side, const char *nam
     struct kvt_pair *pair = side == 0 ? NULL : pairs_find(pairs, name);
     if (pair == NULL)
         pair = pairs_new(pairs, name);
-    char *copy = pair == NULL ? NULL : copy_text(text);
+    char *copy = pair == NULL ? NULL : strdup(text);
     if (copy == NULL)
         return kvt_err_set(err, KVT_ENOMEM, "no memory to compare \"%s\"", name);
     free(pair->text[side]); /* a name given twice keeps its last value */
@@ -93,13 +88,20 @@ static bool is_extra(const struct kvt_pair *pair)
 
 void kvt_pairs_judge(struct kvt_pairs *pairs)
 {
+    int32_t kept = 0;
     pairs->different = 0;
     for (int32_t i = 0; i < pairs->count; i++) {
-        struct kvt_pair *pair = &pairs->pairs[i];
-        const char *a = pair->text[0], *b = pair->text[1];
-        pair->equal = is_extra(pair) || (a != NULL && b != NULL && strcmp(a, b) == 0);
-        pairs->different += !pair->equal;
+        struct kvt_pair pair = pairs->pairs[i];
+        const char *a = pair.text[0], *b = pair.text[1];
+        if (is_extra(&pair)) {
+            pair_release(&pair);
+            continue;
+        }
+        pair.equal = a != NULL && b != NULL && strcmp(a, b) == 0;
+        pairs->different += !pair.equal;
+        pairs->pairs[kept++] = pair;
     }
+    pairs->count = kept;
 }
 
 /* ---- YAML ---- */

@@ -38,7 +38,7 @@ enum kvt_status kvt_pairs_add_yaml(struct kvt_pairs *pairs, int side, const char
                                    const char *yaml, struct kvt_err *err);
 
 /* Compare when both sides are in. The ends of an interval (name_low, name_high) that one run has
- * and the other was not asked for make no difference. */
+ * and the other was not asked for are dropped. */
 void kvt_pairs_judge(struct kvt_pairs *pairs);
 
 void kvt_pairs_release(struct kvt_pairs *pairs);
