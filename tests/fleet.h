@@ -5,8 +5,9 @@
  * tells the core what happens. Steps and effects come back as text that can be worked out by hand:
  *
  *     0+8! 1+4 d2@20    a step: 8 new prompt tokens of request 0, which end its prompt; 4 of
- * request 1; a decode of 2 members that read 20 tokens of context first0 token1 done2 out3 send4:8
- * send4:3! ack4 no5 gone6 effects: tokens, finish, preemption, pieces of KV (! the last), ...
+ *                       request 1; a decode of 2 members that read 20 tokens of context
+ *     first0 token1 done2 out3 send4:8 send4:3! ack4 no5 gone6
+ *                       effects: tokens, finish, preemption, pieces of KV (! the last), ...
  */
 #ifndef KVT_TESTS_FLEET_H
 #define KVT_TESTS_FLEET_H

@@ -8,8 +8,7 @@
  * later: K's multiply scores, V's multiply p. Scores lie as
  *
  *     score [token][16 heads]                  one register a token, no sums across lanes anywhere
- *     p [group][token pair][16 heads]          two BF16 in a dword, as vdpbf16ps and tiles want
- * them
+ *     p [group][token pair][16 heads]          two BF16 in a dword, as vdpbf16ps and tiles want it
  *
  * group is one of the four 128s of MLA_SCALED, whose scales differ; other formats have one group.
  *

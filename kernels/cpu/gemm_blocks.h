@@ -30,13 +30,11 @@
 #include "kernels/cpu/isa.h"
 #include "kernels/formats.h"
 
-#define KVT_BLOCK_OUTPUTS 16
-#define KVT_STEP_K        32
-#define KVT_JOB_ROWS      64
-#define KVT_K_MOST        (1 << 20)
-#define KVT_PANEL_ELEMENTS                                                                         \
-    (KVT_K_MOST + KVT_K_MOST / 8) /* of all jobs of a call: a row or more                          \
-                                   */
+#define KVT_BLOCK_OUTPUTS  16
+#define KVT_STEP_K         32
+#define KVT_JOB_ROWS       64
+#define KVT_K_MOST         (1 << 20)
+#define KVT_PANEL_ELEMENTS (KVT_K_MOST + KVT_K_MOST / 8) /* of all jobs of a call: a row or more */
 
 enum kvt_block_format { KVT_BLOCK_BF16, KVT_BLOCK_FP8, KVT_BLOCK_INT4, KVT_BLOCK_FORMATS };
 

@@ -18,8 +18,8 @@
  *   sparse    as decode, with t0 given at batch knots (it holds the module's projections), bytes of
  *             a token read inside the window only, and index_bandwidth for the indexer's scan
  *   buckets   at m knots: time + bytes/rate; linear in log m between them, flat outside. For
- * kernels whose tiles change with m (int4). knots     log-log between points of size (bytes of a
- * message); proportional beyond the last
+ *             kernels whose tiles change with m (int4)
+ *   knots     log-log between points of size (bytes of a message); proportional beyond the last
  *
  * Any of them may carry a surface: a factor fitted on a grid of sizes.
  *

@@ -11,14 +11,16 @@
  *            the expanded latent instead of the absorbed pair
  *   sparse   decode: one module (projections, indexer, attention); prefill: its parts
  *   GQA      qkv, attention, o_proj; an all-reduce of the norms of q and k where they span all
- * heads dense    gate_up, down          MoE  router, shared experts, routed experts
+ *            heads
+ *   dense    gate_up, down
+ *   MoE      router, shared experts, routed experts
  *
- *   layout                 tokens a rank attends for   tokens in the MoE   communication per layer
- *   TP, TP + EP            all                         all                 2 all-reduce
- *   DP attention           all / dp                    all                 all-gather,
- * reduce-scatter PP                     as above for 1/pp of the decode batch (pp microbatches keep
- * the stages busy), summed over all stages; prompts whole, summed over all stages DCP context /
- * dcp, heads x dcp, and an exchange of q and of the result
+ *   layout         tokens a rank attends for   tokens in the MoE   communication per layer
+ *   TP, TP + EP    all                         all                 2 all-reduce
+ *   DP attention   all / dp                    all                 all-gather, reduce-scatter
+ *   PP             as above for 1/pp of the decode batch (pp microbatches keep the stages busy),
+ *                  summed over all stages; prompts whole, summed over all stages
+ *   DCP            context / dcp, heads x dcp, and an exchange of q and of the result
  *
  * With DeepEP every rank keeps its own tokens: router and whole shared experts run on those of the
  * rank, dispatch and combine take the place of what the MoE layers exchange above, in the

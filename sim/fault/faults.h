@@ -8,14 +8,15 @@
  * (TigerBeetle's "pristine memory plus a fault overlay"); a run without faults has none and costs
  * nothing.
  *
- *   strike      at its time, or at the first fitting event from then on, makes deviations
- * (strike.c) check       before a step runs, after it ran, or when the guard says so: each
- * deviation of a request in the step is put to the guards of its role (check.c). What a guard sees
+ *   strike      at its time, or at the first fitting event from then on: it makes deviations
+ *               (strike.c)
+ *   check       before a step runs, after it ran, or when the guard says so: each deviation of a
+ *               request in the step is put to the guards of its role (check.c). What a guard sees
  *               follows from real tag values (tag.h), so aliases happen as often as they should
  *   exposure    a step that is not stopped reads wrong bytes: from there on every token of the
  *               request is wrong, whatever happens to the page
  *   outcome     at the end each strike has one outcome, with the tokens that leaked, the requests
- * that were hit, and whether bytes of another tenant were among what was read
+ *               that were hit, and whether bytes of another tenant were among what was read
  *
  * A driver (sim/des, runtime/) owns one of these per run, feeds it the core's decisions (it is the
  * sink of the core's log and passes them on), tells it when steps start and end, and carries out

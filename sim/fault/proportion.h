@@ -3,9 +3,9 @@
  *
  * hits of trials independent trials. Two intervals of the underlying probability:
  *
- *   Wilson           inverts the normal test; close to its level on average, never empty. For
- * tables. Clopper-Pearson  inverts the binomial itself; covers at least its level, so it is wide.
- * For claims: 0 hits in n trials leave p < 3/n at 95 % (one-sided).
+ *   Wilson           inverts the normal test; close to its level on average, never empty.
+ *   Clopper-Pearson  inverts the binomial itself; covers at least its level, so it is wide. For
+ *                    claims: 0 hits in n trials leave p < 3/n at 95 % (one-sided).
  *
  * level is the coverage, e.g. 0.95. No trials: [0, 1].
  */

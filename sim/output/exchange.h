@@ -1,11 +1,9 @@
 /*
- * exchange.h - a simulated run in the formats that benchmark tools write, so
- * that theirs read it
+ * exchange.h - a simulated run in the formats that benchmark tools write, so that theirs read it
  *
  *   vllm     the JSON of `vllm bench serve --save-detailed`: one object
  *   sglang   the line that SGLang's bench_serving appends with --output-details
- *   llm-d    llm-d-benchmark's report v0.2 as JSON, with component_health when
- * there were faults
+ *   llm-d    llm-d-benchmark's report v0.2 as JSON, with component_health when there were faults
  *
  * Counted requests are those of the summary. Lists are in seconds and have one item a request in
  * the order of arrival; one that was rejected, aborted or still runs has no output, TTFT 0, and

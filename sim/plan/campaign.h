@@ -48,9 +48,7 @@ struct kvt_cell {
     struct kvt_tally forced;            /* of trials with forced aliases; runs 0: none */
 };
 
-#define KVT_PART_TRIALS                                                                            \
-    16 /* in a row by one thread: the unit of work, and of adding up in order                      \
-        */
+#define KVT_PART_TRIALS 16 /* in a row by one thread: the unit of work, and of adding up in order */
 
 struct kvt_part { /* plain bytes: it may be stored and read again by the same program */
     struct kvt_cell cell;

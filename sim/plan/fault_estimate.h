@@ -7,10 +7,9 @@
  *   importance   rates are inflated so that about one strike falls per run, whose weight is the
  *                ratio of the plan's densities; tags that could be equal by chance are, and what
  *                escapes for the sake of that strike is weighed by that chance as well
- *
  *   splitting    plans are drawn given that a strike falls, whose chance is known; a run is split
  *                where it comes nearer to wrong tokens (fault_split.h), and tags are equal with
- * their chance. A pilot of an eighth of the runs finds the factors
+ *                their chance. A pilot of an eighth of the runs finds the factors
  *
  * All estimate the same: escaped requests of a run, over its requests. An escape of 1e-9 per
  * request takes as many weighted runs as one of 1e-3; `effective` says how many equal runs they are

@@ -8,8 +8,8 @@
  *   round-robin   in turn
  *   least-tokens  the fewest prompt tokens under way
  *   prefix-aware  the longest cached prefix if it covers half of the prompt and the fleet is not
- * out of balance (32 requests and 1.5 times between the most and the least loaded); least tokens
- * otherwise. After SGLang's cache-aware router.
+ *                 out of balance (32 requests and 1.5 times between the most and the least loaded);
+ *                 least tokens otherwise. After SGLang's cache-aware router.
  *
  * Cost: O(1) round robin, O(replicas) least tokens, O(replicas x pages of the prompt) prefix aware.
  */

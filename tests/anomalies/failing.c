@@ -14,7 +14,7 @@
  *   KVT_SPACE=N            the first N bytes that are written find room; then the disk is full
  *   KVT_CLOCK=SEED         the monotonic clock jumps, by up to ten seconds, forwards and backwards
  *   KVT_FAIL_REPORT=FILE   at the end: the number of calls that were counted, and a line with
- * offset and length for each write
+ *                          offset and length for each write
  *
  * A write that finds no room for all of its bytes writes as many as there is room for, as the
  * system does; the next one gets ENOSPC. A call of close closes, whatever it says, and fails for
