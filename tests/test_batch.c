@@ -61,7 +61,7 @@ static void pages_are_needed_when_a_context_fills_its_last_one(void)
         CHECK_I64(kvt_batch_steps_within(&batch, rows[i].pages, rows[i].limit), rows[i].want,
                   "the most steps that so many pages allow");
     kvt_batch_plan(&batch, 2);
-    CHECK_I64(kvt_batch_steps_without_page(&batch, 50), 2, "steps 3 and 4 need none");
+    CHECK_I64(kvt_batch_steps_within(&batch, 0, 50), 2, "steps 3 and 4 need none");
 }
 
 /* Three members with 3, 5 and 3 tokens left: the ties go out in the order of joining. */
@@ -208,7 +208,7 @@ static int wrong_answers(void)
     int64_t k = below(3 * page + 2), pages = below(5 * CAPACITY), limit = below(4 * page + 9);
     wrong += kvt_batch_demand(&batch, k) != model_demand(k);
     wrong += kvt_batch_steps_within(&batch, pages, limit) != model_within(pages, limit);
-    wrong += kvt_batch_steps_without_page(&batch, limit) != model_within(0, limit);
+    wrong += kvt_batch_steps_within(&batch, 0, limit) != model_within(0, limit);
     return wrong + !kvt_batch_is_valid(&batch);
 }
 

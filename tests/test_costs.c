@@ -1,7 +1,6 @@
 /* costs.h: integer step times, against sums and searches that go step by step. */
 #include <stdio.h>
 
-#include "sim/base/arena.h"
 #include "sim/base/random.h"
 #include "sim/cost/costs.h"
 #include "sim/cost/freeze.h"
@@ -122,12 +121,15 @@ static void steps_that_take_no_time_run_to_the_limit(void)
 
 static void a_linear_table_gives_its_closed_form(void)
 {
-    struct kvt_arena arena;
-    struct kvt_costs costs;
-    struct kvt_err err = {0};
-    CHECK_OK(kvt_arena_init(&arena, 1 << 20, &err), err);
-    struct kvt_linear_costs linear = {1000, 10, 3, 7, 1 << 20};
-    CHECK_OK(kvt_costs_linear(&costs, &arena, 64, linear, &err), err);
+    struct kvt_cost_row rows[6] = {[5] = {.base = 1000 + 5 * 10, .segments = 1, .slope = {3}}};
+    int64_t at[] = {0, 1 << 20};
+    kvt_ticks time[] = {1000, 1000 + (7 << 20)};
+    struct kvt_costs costs = {.batch_max = 5,
+                              .rows = rows,
+                              .token_knots = 2,
+                              .token_at = at,
+                              .token_time = time,
+                              .pair_slope = 1 << 20};
     CHECK_I64(kvt_costs_decode(&costs, 5, 100, 0), 1000 + 50 + 300, "decode");
     struct kvt_step_load load = {.prompt_tokens = 20, .pairs = 210, .prompt_ends = 1};
     CHECK_I64(kvt_costs_step(&costs, &load), 1000 + 140 + 210, "prompt");
@@ -137,7 +139,6 @@ static void a_linear_table_gives_its_closed_form(void)
     CHECK_I64(kvt_costs_step(&costs, &load), 1350, "decode alone");
     load = (struct kvt_step_load){.prompt_tokens = 1 << 22};
     CHECK_I64(kvt_costs_step(&costs, &load), 1000 + (7 << 22), "past the last knot");
-    kvt_arena_release(&arena);
 }
 
 static void a_prompt_step_adds_what_it_holds_and_keeps_its_floor(void)

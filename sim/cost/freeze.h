@@ -30,15 +30,4 @@ enum kvt_status kvt_costs_freeze(struct kvt_costs *costs, struct kvt_arena *aren
                                  const struct kvt_step_shape *shape, int32_t batch_max,
                                  bool overlap, struct kvt_err *err);
 
-/* A table with
- *     decode:  base + per_request * b + per_token * c
- *     prompts: base + per_prompt_token * m + per_pair * pairs / 2^20
- * ticks: for tests and closed forms. No floors, no windows; KVT_ENOMEM when the arena is full. */
-struct kvt_linear_costs {
-    kvt_ticks base, per_request, per_token, per_prompt_token, per_pair;
-};
-enum kvt_status kvt_costs_linear(struct kvt_costs *costs, struct kvt_arena *arena,
-                                 int32_t batch_max, struct kvt_linear_costs linear,
-                                 struct kvt_err *err);
-
 #endif

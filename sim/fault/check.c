@@ -161,7 +161,8 @@ bool kvt_fault_waits(const struct kvt_faults *faults, const struct kvt_deviation
     return d->waits && !kvt_fault_has_written(faults, d) && !writes_now(faults, d);
 }
 
-void kvt_fault_expose(struct kvt_faults *faults, struct kvt_deviation *d, int32_t generated)
+/* The reader reads wrong bytes from now on, having put out `generated` right tokens. */
+static void expose(struct kvt_faults *faults, struct kvt_deviation *d, int32_t generated)
 {
     struct kvt_fault_result *result = &faults->results[d->strike];
     if (d->exposed || !kvt_fault_is_wrong(d))
@@ -261,7 +262,7 @@ void kvt_faults_step_starts(struct kvt_faults *faults, int32_t id)
             d->waits = false;
         d->stamped |= d->index == place.tail && !d->waits; /* a writer's stamp is its last word */
         if (!d->waits)
-            kvt_fault_expose(faults, d, place.generated);
+            expose(faults, d, place.generated);
     }
 }
 
@@ -306,5 +307,5 @@ void kvt_fault_expose_running(struct kvt_faults *faults, struct kvt_deviation *d
 {
     struct place place;
     if (find_place(faults, d->replica, d->reader, &place) && reads(faults, d, &place))
-        kvt_fault_expose(faults, d, place.generated);
+        expose(faults, d, place.generated);
 }

@@ -2,7 +2,8 @@
 
 #include "sim/fault/parts.h"
 
-int32_t kvt_faults_deviations(int32_t count)
+/* Room for deviations of that many strikes. */
+static int32_t deviations(int32_t count)
 {
     return KVT_DEVIATIONS_MAX + (count > 1 ? (count - 1) * KVT_DEVIATIONS_EACH : 0);
 }
@@ -12,14 +13,14 @@ int32_t kvt_faults_deviations(int32_t count)
 /* One event may cancel every request, and have each deviation fire or wake its replica. */
 static int32_t actions_of(int32_t count, int32_t requests)
 {
-    return KVT_FAULT_ACTIONS + requests + 2 * kvt_faults_deviations(count);
+    return KVT_FAULT_ACTIONS + requests + 2 * deviations(count);
 }
 
 size_t kvt_faults_bytes(int32_t count, int32_t requests, int32_t replicas)
 {
     size_t each = sizeof(int32_t) + sizeof(struct kvt_fault_result);
     return (size_t)count * each + (size_t)replicas * (sizeof(int32_t) + sizeof(uint32_t)) +
-           (size_t)kvt_faults_deviations(count) * sizeof(struct kvt_deviation) +
+           (size_t)deviations(count) * sizeof(struct kvt_deviation) +
            (size_t)actions_of(count, requests) * sizeof(struct kvt_fault_action) +
            LANDING_PAGES * 3 * sizeof(int32_t) + 1024; /* and what alignment takes */
 }
@@ -35,7 +36,7 @@ enum kvt_status kvt_faults_init(struct kvt_faults *faults, struct kvt_arena *are
                                   .seed = spec->seed,
                                   .landing_page_capacity = LANDING_PAGES,
                                   .action_capacity = actions_of(spec->count, core->request_count),
-                                  .deviation_capacity = kvt_faults_deviations(spec->count),
+                                  .deviation_capacity = deviations(spec->count),
                                   .sink = core->log.sink,
                                   .sink_context = core->log.context,
                                   .swapped = {KVT_NONE, KVT_NONE}};

@@ -236,9 +236,6 @@ struct kvt_faults_spec {
     uint64_t seed;
 };
 
-/* Room for deviations of that many strikes. */
-int32_t kvt_faults_deviations(int32_t count);
-
 /* Bytes of arena that faults of that many strikes take, at most. */
 size_t kvt_faults_bytes(int32_t count, int32_t requests, int32_t replicas);
 

@@ -41,8 +41,7 @@ bool kvt_fault_same_text(const struct kvt_core *core, int32_t replica, int32_t a
 
 void kvt_fault_act(struct kvt_faults *faults, struct kvt_fault_action action);
 
-/* The reader reads wrong bytes from now on, having put out `generated` right tokens. */
-void kvt_fault_expose(struct kvt_faults *faults, struct kvt_deviation *d, int32_t generated);
+/* The reader reads wrong bytes from now on. */
 void kvt_fault_expose_running(struct kvt_faults *faults, struct kvt_deviation *d);
 
 /* The reader is gone, with `generated` tokens out in all: its deviations end. Whether wrong tokens
@@ -75,10 +74,6 @@ void kvt_fault_see(void *context, const struct kvt_decision *decision);
 
 /* The strike's own stream: the same draws whatever else happens. */
 struct kvt_stream kvt_fault_stream(const struct kvt_faults *faults, int32_t strike);
-
-/* A request that decodes somewhere the strike may hit, and where; or KVT_NONE. O(members). */
-int32_t kvt_fault_pick(struct kvt_faults *faults, int32_t strike, struct kvt_stream *stream,
-                       int32_t *replica);
 
 int32_t kvt_fault_pages(const struct kvt_faults *faults, int32_t replica, int32_t r);
 const struct kvt_guards *kvt_fault_guards(const struct kvt_faults *faults, int32_t replica);

@@ -1,23 +1,21 @@
 /*
- * rare.h - probabilities of 1e-9 in seconds: forcing, importance sampling, splitting
+ * rare.h - probabilities of 1e-9 in seconds: forcing and importance sampling
  *
  * A fault escapes when several unlikely things happen in a row (a client aborts in mid-transfer,
  * its writer stalls, its page is given to another before the write lands, the tag aliases).
- * Counting would take 1e11 runs. Three ways around it, each an unbiased estimate with an interval:
+ * Counting would take 1e11 runs. Two ways around it, each an unbiased estimate with an interval
+ * (a third, splitting, is in sim/plan/fault_split.h):
  *
- *   forcing     take the unlikely branch always and multiply the probability in: kvt_force
- *   importance  draw from a likelier distribution and weigh each run by the ratio of densities:
- *   sampling    kvt_bias_event, kvt_bias_delay
- *   splitting   stop at levels on the way, and restart from copies of the states that got there:
- *               kvt_splitting_run
+ *   forcing      take the unlikely branch always and multiply the probability in: kvt_force
+ *   importance   draw from a likelier distribution and weigh each run by the ratio of densities:
+ *   sampling     kvt_bias_event
  *
- * The first two leave the logarithm of a run's weight; kvt_tally collects value * weight. Its
- * effective sample size (sum w)^2 / (sum w^2), over the runs that count, says how many equal runs
- * the weighted ones are worth: an estimate that rests on a few of them is not to be trusted,
- * whatever its interval.
+ * Both leave the logarithm of a run's weight; kvt_tally collects value * weight. Its effective
+ * sample size (sum w)^2 / (sum w^2), over the runs that count, says how many equal runs the
+ * weighted ones are worth: an estimate that rests on a few of them is not to be trusted, whatever
+ * its interval.
  *
- * Everything is drawn from Philox streams: the same seed gives the same estimate to the last bit,
- * and a clone that is given its own stream goes its own way from where it was copied.
+ * Everything is drawn from Philox streams: the same seed gives the same estimate to the last bit.
  */
 #ifndef KVT_FAULT_RARE_H
 #define KVT_FAULT_RARE_H
@@ -27,7 +25,6 @@
 #include <stdint.h>
 
 #include "sim/base/random.h"
-#include "sim/base/status.h"
 
 struct kvt_tally {
     int64_t runs, hits;           /* a hit: a run with a value other than 0 */
@@ -60,27 +57,5 @@ void kvt_force(double p, double *log_weight);
 
 /* True with probability `biased` instead of p; both inside (0, 1), or equal. */
 bool kvt_bias_event(struct kvt_stream *stream, double p, double biased, double *log_weight);
-
-/* An exponential delay drawn at rate `biased` instead of rate. In units of 1 / rate. */
-double kvt_bias_delay(struct kvt_stream *stream, double rate, double biased, double *log_weight);
-
-/* Fixed-effort splitting. Level 0 .. levels - 1 are reached one after the other. start makes a
- * state; advance takes it on until it has reached `level` (true) or never will (false). At each
- * level effort clones start from the states that reached the one before, chosen at random among
- * them. The estimate is the product of the shares; replications of the whole give its error. */
-struct kvt_splitting {
-    size_t state_bytes; /* a state is this many bytes without pointers into itself */
-    int32_t levels, effort, replications;
-    uint64_t seed;
-    void *context;
-    void (*start)(void *context, void *state, struct kvt_stream *stream);
-    bool (*advance)(void *context, void *state, int32_t level, struct kvt_stream *stream);
-};
-
-/* low and high from Student's t over the replications; effective is the smallest number of
- * survivors at any level, summed over replications. KVT_ELIMIT for sizes out of range, KVT_ENOMEM.
- * Cost: levels * effort * replications advances, 2 * effort states. */
-enum kvt_status kvt_splitting_run(const struct kvt_splitting *splitting, double level,
-                                  struct kvt_estimate *estimate, struct kvt_err *err);
 
 #endif

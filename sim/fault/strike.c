@@ -28,9 +28,9 @@ struct kvt_stream kvt_fault_stream(const struct kvt_faults *faults, int32_t stri
     return stream;
 }
 
-/* A request that decodes somewhere the strike may hit, or KVT_NONE. */
-int32_t kvt_fault_pick(struct kvt_faults *faults, int32_t strike, struct kvt_stream *stream,
-                       int32_t *replica)
+/* A request that decodes somewhere the strike may hit, and where; or KVT_NONE. O(members). */
+static int32_t pick(struct kvt_faults *faults, int32_t strike, struct kvt_stream *stream,
+                    int32_t *replica)
 {
     const struct kvt_core *core = faults->core;
     const struct kvt_strike *s = &faults->strikes[strike];
@@ -159,7 +159,7 @@ static int32_t pages_with_tokens(const struct kvt_faults *faults, int32_t id, in
 static void stale_reader(struct kvt_faults *faults, int32_t strike, struct kvt_stream *stream)
 {
     const struct kvt_strike *s = &faults->strikes[strike];
-    int32_t id, r = kvt_fault_pick(faults, strike, stream, &id);
+    int32_t id, r = pick(faults, strike, stream, &id);
     if (r == KVT_NONE)
         return;
     int32_t page = s->page != KVT_NONE ? s->page : pick_foreign(faults, id, r, stream);
@@ -178,7 +178,7 @@ static void stale_reader(struct kvt_faults *faults, int32_t strike, struct kvt_s
 static void wrong_map(struct kvt_faults *faults, int32_t strike, struct kvt_stream *stream)
 {
     const struct kvt_strike *s = &faults->strikes[strike];
-    int32_t id, r = kvt_fault_pick(faults, strike, stream, &id);
+    int32_t id, r = pick(faults, strike, stream, &id);
     if (r == KVT_NONE)
         return;
     int32_t count = pages_with_tokens(faults, id, r, false);
@@ -218,7 +218,7 @@ static void flip_entry(struct kvt_faults *faults, int32_t strike, struct kvt_str
 {
     const struct kvt_core *core = faults->core;
     const struct kvt_strike *s = &faults->strikes[strike];
-    int32_t where, r = kvt_fault_pick(faults, strike, stream, &where);
+    int32_t where, r = pick(faults, strike, stream, &where);
     if (r == KVT_NONE)
         return;
     int32_t count = pages_with_tokens(faults, where, r, true);
@@ -307,7 +307,7 @@ static void prefix_poison(struct kvt_faults *faults, int32_t strike, struct kvt_
 
 static void false_alarm(struct kvt_faults *faults, int32_t strike, struct kvt_stream *stream)
 {
-    int32_t id, r = kvt_fault_pick(faults, strike, stream, &id);
+    int32_t id, r = pick(faults, strike, stream, &id);
     if (r == KVT_NONE || kvt_fault_deviate(faults, strike, id, r, 0, KVT_NOTHING_WRONG) == NULL)
         return;
     kvt_fault_do(faults, (struct kvt_deed){.kind = KVT_DEED_ALARM, .replica = id, .request = r});

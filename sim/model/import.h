@@ -34,7 +34,7 @@ void kvt_import_note(struct kvt_import *import, const char *format, ...)
 enum kvt_status kvt_import_fail(struct kvt_import *import, const char *format, ...)
     __attribute__((cold, format(printf, 2, 3)));
 
-enum kvt_family_flag {
+enum kvt_model_family_flag {
     QK_NORM = 1,
     QKV_BIAS = 2,
     O_BIAS = 4,
@@ -52,13 +52,13 @@ enum kvt_family_flag {
     FIRST_WINDOWED = 16384, /* layers 0, 2, 4, ... are windowed when no list says which */
 };
 
-struct kvt_family {
+struct kvt_model_family {
     const char *name; /* model_type of the text model */
     unsigned flags;
 };
 
 struct kvt_import_shape {
-    const struct kvt_family *family;
+    const struct kvt_model_family *family;
     int32_t layers, hidden, vocab, context;
     int32_t inter, experts, topk, expert_inter, shared, shared_inter, dense_first;
     struct kvt_attention full, windowed;
@@ -77,7 +77,7 @@ enum kvt_status kvt_import_count(struct kvt_import *import, const char *const ke
                                  int64_t fallback, int64_t max, int32_t *out);
 bool kvt_import_bool(const struct kvt_import *import, const char *const keys[], bool fallback);
 const char *kvt_import_word(const struct kvt_import *import, const char *key);
-bool kvt_import_has(const struct kvt_import_shape *shape, enum kvt_family_flag flag);
+bool kvt_import_has(const struct kvt_import_shape *shape, enum kvt_model_family_flag flag);
 
 /* Whether a list holds a whole number. */
 bool kvt_import_lists(const json_t *list, int64_t number);
@@ -90,7 +90,7 @@ enum kvt_status kvt_import_refuse_rest(struct kvt_import *import);
 enum kvt_status kvt_import_family(struct kvt_import *import, struct kvt_import_shape *shape);
 
 /* What the family's own code assumes for a key that the file leaves out; false: nothing. */
-bool kvt_family_default(const char *family, const char *key, int64_t *value);
+bool kvt_model_family_default(const char *family, const char *key, int64_t *value);
 
 /* ---- layers (import_layers.c) ---- */
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct kvt_family families[] = {
+static const struct kvt_model_family families[] = {
     {"llama", 0},
     {"mistral", 0},
     {"mistral3", 0},
@@ -102,7 +102,7 @@ static const struct {
     {"cohere2", "sliding_window_pattern", 4},
 };
 
-bool kvt_family_default(const char *family, const char *key, int64_t *value)
+bool kvt_model_family_default(const char *family, const char *key, int64_t *value)
 {
     for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++) {
         if (strcmp(defaults[i].family, family) == 0 && strcmp(defaults[i].key, key) == 0) {
@@ -133,7 +133,7 @@ static const char *const state_keys[] = {
     "rwkv",
 };
 
-static const struct kvt_family *family_of(const char *name)
+static const struct kvt_model_family *family_of(const char *name)
 {
     for (size_t i = 0; i < sizeof families / sizeof *families; i++)
         if (strcmp(families[i].name, name) == 0)

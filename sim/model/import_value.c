@@ -105,7 +105,7 @@ enum kvt_status kvt_import_count(struct kvt_import *import, const char *const ke
     const json_t *value = find_any(import, keys, &key);
     int64_t number = fallback;
     if (value == NULL && import->family != NULL &&
-        kvt_family_default(import->family, keys[0], &number))
+        kvt_model_family_default(import->family, keys[0], &number))
         kvt_import_note(import, "%s is missing: %lld, as the family's own code has it", keys[0],
                         (long long)number);
     else if (value == NULL && fallback < 0)
@@ -139,7 +139,7 @@ const char *kvt_import_word(const struct kvt_import *import, const char *key)
     return text == NULL ? "" : text;
 }
 
-bool kvt_import_has(const struct kvt_import_shape *shape, enum kvt_family_flag flag)
+bool kvt_import_has(const struct kvt_import_shape *shape, enum kvt_model_family_flag flag)
 {
     return (shape->family->flags & (unsigned)flag) != 0;
 }

@@ -126,30 +126,3 @@ enum kvt_status kvt_kv_slot(const struct kvt_model *model, const struct kvt_kv_w
         return kvt_err_set(err, KVT_ECONFIG, "model %s: no layer keeps KV", model->name);
     return KVT_OK;
 }
-
-static int64_t request_bytes(const struct kvt_attention *a, const struct kvt_kv_want *want,
-                             int64_t context)
-{
-    int64_t tokens = a->window > 0 && a->window < context ? a->window : context;
-    return layer_bytes(a, want) * tokens;
-}
-
-int64_t kvt_kv_request_bytes(const struct kvt_model *model, const struct kvt_kv_want *want,
-                             int64_t context)
-{
-    int64_t bytes = 0;
-    for (int32_t g = 0; g < model->group_count; g++)
-        bytes += request_bytes(&model->groups[g].attention, want, context) * model->groups[g].count;
-    bytes = stage_bytes(model, want, bytes) +
-            request_bytes(draft_attention(model), want, context) * want->draft_layers;
-    return ceil_div(bytes, want->layout.dcp);
-}
-
-int32_t kvt_model_window(const struct kvt_model *model)
-{
-    int32_t window = 0;
-    for (int32_t g = 0; g < model->group_count; g++)
-        if (model->groups[g].attention.window > window)
-            window = model->groups[g].attention.window;
-    return window;
-}

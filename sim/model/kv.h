@@ -44,12 +44,4 @@ struct kvt_kv_slot {
 enum kvt_status kvt_kv_slot(const struct kvt_model *model, const struct kvt_kv_want *want,
                             struct kvt_kv_slot *slot, struct kvt_err *err);
 
-/* Bytes that one request of `context` tokens really needs on a GPU: windowed layers stop growing.
- */
-int64_t kvt_kv_request_bytes(const struct kvt_model *model, const struct kvt_kv_want *want,
-                             int64_t context);
-
-/* The longest sliding window of the model, 0 when no layer has one. */
-int32_t kvt_model_window(const struct kvt_model *model);
-
 #endif

@@ -84,7 +84,6 @@ struct kvt_layer_group {
 #define X(name, text) KVT_QUANT_##name,
 enum kvt_quant_scope { KVT_QUANT_SCOPES(X) KVT_QUANT_SCOPE_COUNT };
 #undef X
-extern const char *const kvt_quant_scope_names[KVT_QUANT_SCOPE_COUNT];
 
 struct kvt_model {
     char name[64];

@@ -15,7 +15,7 @@
 
 #define X(name, text) text,
 const char *const kvt_matrix_names[KVT_MATRIX_COUNT] = {KVT_MATRICES(X)};
-const char *const kvt_quant_scope_names[KVT_QUANT_SCOPE_COUNT] = {KVT_QUANT_SCOPES(X)};
+static const char *const scope_names[KVT_QUANT_SCOPE_COUNT] = {KVT_QUANT_SCOPES(X)};
 #undef X
 static const char *const attention_names[] = {"none", "gqa", "mla"};
 
@@ -280,11 +280,11 @@ static enum kvt_status read_checkpoint(const struct kvt_yaml *map, struct kvt_mo
     model->head = (enum kvt_weight_dtype)value;
     value = (int)model->scope4;
     if ((node = kvt_yaml_find(map, "scope-4bit")) != NULL)
-        KVT_TRY(read_choice(node, kvt_quant_scope_names, KVT_QUANT_SCOPE_COUNT, &value, err));
+        KVT_TRY(read_choice(node, scope_names, KVT_QUANT_SCOPE_COUNT, &value, err));
     model->scope4 = (enum kvt_quant_scope)value;
     value = (int)model->scope8;
     if ((node = kvt_yaml_find(map, "scope-8bit")) != NULL)
-        KVT_TRY(read_choice(node, kvt_quant_scope_names, KVT_QUANT_SCOPE_COUNT, &value, err));
+        KVT_TRY(read_choice(node, scope_names, KVT_QUANT_SCOPE_COUNT, &value, err));
     model->scope8 = (enum kvt_quant_scope)value;
     value = KVT_KV_BF16;
     if ((node = kvt_yaml_find(map, "kv")) != NULL)
@@ -436,9 +436,8 @@ static void print_head(FILE *file, const struct kvt_model *model)
     print_fields(file, model_fields, COUNT_OF(model_fields), model, "");
     fprintf(file, "checkpoint:\n  weights: %s\n  head: %s\n",
             kvt_weight_dtype_names[model->weights], kvt_weight_dtype_names[model->head]);
-    fprintf(file, "  scope-4bit: %s\n  scope-8bit: %s\n  kv: %s\n",
-            kvt_quant_scope_names[model->scope4], kvt_quant_scope_names[model->scope8],
-            kvt_kv_dtype_names[model->kv]);
+    fprintf(file, "  scope-4bit: %s\n  scope-8bit: %s\n  kv: %s\n", scope_names[model->scope4],
+            scope_names[model->scope8], kvt_kv_dtype_names[model->kv]);
 }
 
 char *kvt_model_print(const struct kvt_model *model)

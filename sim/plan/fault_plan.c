@@ -20,7 +20,8 @@ struct kvt_guards kvt_guards_of(const struct kvt_config_guard *guard)
     return guards;
 }
 
-int32_t kvt_fault_variant_of(enum kvt_fault_kind kind, const char *name)
+/* The variant of this class and name (NULL: its first); -1 when there is none. */
+static int32_t variant_of(enum kvt_fault_kind kind, const char *name)
 {
     for (int32_t i = 0; i < KVT_STRIKE_COUNT; i++)
         if (kvt_fault_variants[i].kind == kind &&
@@ -35,7 +36,7 @@ enum kvt_status kvt_fault_find_variant(enum kvt_fault_kind kind, const char *nam
 {
     char names[256] = "";
     size_t used = 0;
-    *variant = kvt_fault_variant_of(kind, name);
+    *variant = variant_of(kind, name);
     if (*variant >= 0)
         return KVT_OK;
     if (kind == KVT_FAULT_NONE)
@@ -165,7 +166,7 @@ struct kvt_strike kvt_fault_draw(uint64_t seed, enum kvt_fault_kind kind, int64_
 {
     struct kvt_stream stream;
     kvt_stream_init(&stream, seed, KVT_PURPOSE_FAULT, (uint64_t)kind << 48 | (uint64_t)trial);
-    int32_t first = kvt_fault_variant_of(kind, NULL), count = 0;
+    int32_t first = variant_of(kind, NULL), count = 0;
     while (first + count < KVT_STRIKE_COUNT && kvt_fault_variants[first + count].kind == kind &&
            first + count != KVT_STRIKE_WRITE_ABORT)
         count++;

@@ -19,11 +19,8 @@
 /* A role's guards as the fault layer reads them. */
 struct kvt_guards kvt_guards_of(const struct kvt_config_guard *guard);
 
-/* The variant of this class and name (NULL: its first); -1 when there is none. */
-int32_t kvt_fault_variant_of(enum kvt_fault_kind kind, const char *name);
-
-/* The same into *variant; KVT_ECONFIG names the variants that the class has. key is of the config.
- */
+/* The variant of this class and name (NULL: its first). KVT_ECONFIG names the variants that the
+ * class has. key is of the config. */
 enum kvt_status kvt_fault_find_variant(enum kvt_fault_kind kind, const char *name, const char *key,
                                        struct kvt_where where, int32_t *variant,
                                        struct kvt_err *err);

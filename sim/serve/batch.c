@@ -256,11 +256,6 @@ int64_t kvt_batch_steps_within(const struct kvt_batch *batch, int64_t pages, int
     return k;
 }
 
-int64_t kvt_batch_steps_without_page(const struct kvt_batch *batch, int64_t limit)
-{
-    return kvt_batch_steps_within(batch, 0, limit);
-}
-
 int64_t kvt_batch_steps_to_finish(const struct kvt_batch *batch)
 {
     if (batch->finish.count == 0)

@@ -75,9 +75,6 @@ int32_t kvt_batch_first_needing(const struct kvt_batch *batch);
 /* The largest k <= limit whose demand is at most pages. */
 int64_t kvt_batch_steps_within(const struct kvt_batch *batch, int64_t pages, int64_t limit);
 
-/* Steps, at most limit, until one needs a page (0: the next one does). */
-int64_t kvt_batch_steps_without_page(const struct kvt_batch *batch, int64_t limit);
-
 /* Commits until the first member finishes; INT64_MAX for an empty batch. */
 int64_t kvt_batch_steps_to_finish(const struct kvt_batch *batch);
 
