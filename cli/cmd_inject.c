@@ -55,7 +55,7 @@ static void name_guard(const struct kvt_config *config, struct kvt_inject_row *r
             snprintf(row->guard + used, KVT_INJECT_NAME_BYTES - used, "%s%s", used > 0 ? "+" : "",
                      kvt_guard_names[kind]);
             row->check = guard->check;
-            row->policy = guard->policy;
+            row->on_hit = guard->on_hit;
             if (kind == KVT_GUARD_TAG_SIDE || kind == KVT_GUARD_TAG_INBAND)
                 row->tag_bits = guard->tag_bits;
         }

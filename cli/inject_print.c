@@ -7,7 +7,7 @@
 static bool is_same_guard(const struct kvt_inject_row *a, const struct kvt_inject_row *b)
 {
     return strcmp(a->config, b->config) == 0 && strcmp(a->guard, b->guard) == 0 &&
-           a->check == b->check && a->policy == b->policy && a->tag_bits == b->tag_bits;
+           a->check == b->check && a->on_hit == b->on_hit && a->tag_bits == b->tag_bits;
 }
 
 /* "tag-side (16 bits, before-read)" */
@@ -22,8 +22,8 @@ static const char *guard_text(const struct kvt_inject_row *row,
         snprintf(out, KVT_INJECT_NAME_BYTES + 64, "%s", row->guard);
     else
         snprintf(out, KVT_INJECT_NAME_BYTES + 64, "%s (%s%s%s%s)", row->guard, bits,
-                 kvt_check_names[row->check], row->policy != KVT_POLICY_ABORT ? ", " : "",
-                 row->policy != KVT_POLICY_ABORT ? kvt_policy_names[row->policy] : "");
+                 kvt_check_names[row->check], row->on_hit != KVT_ON_HIT_ABORT ? ", " : "",
+                 row->on_hit != KVT_ON_HIT_ABORT ? kvt_on_hit_names[row->on_hit] : "");
     return out;
 }
 
@@ -75,7 +75,7 @@ void kvt_inject_cell_fields(const struct kvt_inject_row *row, struct kvt_fields 
     kvt_field_count(f, "leaked_tokens", cell->leaked);
     kvt_field_count(f, "detected_after_leak", cell->detected_late);
     kvt_field_real(f, "mean_detection_ms", detection_ms(cell));
-    kvt_field_text(f, "on_hit", kvt_policy_names[row->policy]);
+    kvt_field_text(f, "on_hit", kvt_on_hit_names[row->on_hit]);
     kvt_field_count(f, "requests_saved", cell->saved);
     kvt_field_count(f, "recovery_tokens", cell->again);
     kvt_field_count(f, "requests_spoiled", cell->spoiled);

@@ -339,12 +339,12 @@ static enum kvt_status check_guards(const struct kvt_config *config, struct kvt_
                     "%s: validate runs no guard %s: want tag-side, or inject --backend",
                     kvt_role_names[role], kvt_guard_names[absent[i]]);
         if (guard->on[KVT_GUARD_TAG_SIDE] &&
-            (guard->check != KVT_CHECK_BEFORE_READ || guard->policy != KVT_POLICY_ABORT))
+            (guard->check != KVT_CHECK_BEFORE_READ || guard->on_hit != KVT_ON_HIT_ABORT))
             return kvt_err_at(err, KVT_ECONFIG, where,
                               "%s: validate runs tag-side with check before-read and on_hit abort, "
                               "got %s and %s",
                               kvt_role_names[role], kvt_check_names[guard->check],
-                              kvt_policy_names[guard->policy]);
+                              kvt_on_hit_names[guard->on_hit]);
     }
     return KVT_OK;
 }

@@ -229,7 +229,7 @@ static void draw_guards(struct kvt_guards *guards)
 {
     *guards = (struct kvt_guards){
         .check = (enum kvt_guard_check)draw(0, KVT_CHECK_COUNT - 1),
-        .policy = (enum kvt_guard_policy)draw(0, KVT_POLICY_COUNT - 1),
+        .on_hit = (enum kvt_on_hit)draw(0, KVT_ON_HIT_COUNT - 1),
         .sample = (double)draw(1, 10) / 10,
         .lease = draw(0, 200) * 1000,
         .tag = {.bits = chance(50) ? 4 : (int32_t)draw(4, 64),

@@ -81,7 +81,7 @@
     X(SAMPLED,      "sampled")         /* before some steps */
 
 /* What is done with a request whose page failed a check. */
-#define KVT_POLICIES(X)                \
+#define KVT_ON_HITS(X)                \
     X(ABORT,     "abort")              \
     X(RECOMPUTE, "recompute")          /* its KV, from the prompt and what is out so far */ \
     X(REFETCH,   "refetch")            /* transfer it again where the sender still holds it */
@@ -170,8 +170,8 @@ enum kvt_guard_kind { KVT_GUARDS(X) KVT_GUARD_COUNT };
 #define X(name, text) KVT_CHECK_##name,
 enum kvt_guard_check { KVT_CHECKS(X) KVT_CHECK_COUNT };
 #undef X
-#define X(name, text) KVT_POLICY_##name,
-enum kvt_guard_policy { KVT_POLICIES(X) KVT_POLICY_COUNT };
+#define X(name, text) KVT_ON_HIT_##name,
+enum kvt_on_hit { KVT_ON_HITS(X) KVT_ON_HIT_COUNT };
 #undef X
 /* Each is one bit. */
 enum kvt_guard_bind {
@@ -206,7 +206,7 @@ extern const char *const kvt_stream_names[KVT_STREAM_COUNT];
 extern const char *const kvt_link_scope_names[KVT_LINK_SCOPE_COUNT];
 extern const char *const kvt_guard_names[KVT_GUARD_COUNT];
 extern const char *const kvt_check_names[KVT_CHECK_COUNT];
-extern const char *const kvt_policy_names[KVT_POLICY_COUNT];
+extern const char *const kvt_on_hit_names[KVT_ON_HIT_COUNT];
 extern const char *const kvt_rate_names[KVT_RATE_COUNT];
 extern const char *const kvt_bind_names[KVT_BIND_COUNT];
 extern const char *const kvt_tag_order_names[KVT_TAG_ORDER_COUNT];

@@ -65,9 +65,9 @@ struct kvt_config_guard {
     uint32_t tag_bind;        /* kvt_guard_bind bits */
     enum kvt_tag_order tag_order;
     enum kvt_guard_check check;
-    enum kvt_guard_policy policy; /* on a hit */
-    double sample;                /* of the checks, for `sampled` */
-    double lease;                 /* s: its term */
+    enum kvt_on_hit on_hit; /* on a hit */
+    double sample;          /* of the checks, for `sampled` */
+    double lease;           /* s: its term */
 };
 
 /* One pool of equal replicas. */

@@ -120,10 +120,10 @@ static const struct kvt_rule scheduler_rules[] = {
 #define G struct kvt_config_guard
 #define CHECK_RULE ROW(NAME, "check", G, check, "when tags and digests are compared", \
                        .standard = "once", SET_OF(kvt_check_names)), \
-                   ROW(NAME, "on_hit", G, policy, "what is done with a request whose page fails " \
+                   ROW(NAME, "on_hit", G, on_hit, "what is done with a request whose page fails " \
                        "a check; what cannot be refetched is computed again, and what cannot be " \
                        "computed again is aborted", .standard = "abort", \
-                       SET_OF(kvt_policy_names)), \
+                       SET_OF(kvt_on_hit_names)), \
                    ROW(REAL, "sample", G, sample, "share of the steps that are checked, for " \
                        "check: sampled", .max = 1, .flags = KVT_ABOVE, .standard = "0.1")
 static const struct kvt_rule check_rules[] = {CHECK_RULE, END};

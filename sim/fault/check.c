@@ -190,9 +190,9 @@ static void expose(struct kvt_faults *faults, struct kvt_deviation *d, int32_t g
  * with it stays. */
 static enum kvt_fault_action_kind action_of(const struct kvt_guards *guards, bool again)
 {
-    if (guards->policy == KVT_POLICY_ABORT || again)
+    if (guards->on_hit == KVT_ON_HIT_ABORT || again)
         return KVT_FAULT_CANCEL;
-    return guards->policy == KVT_POLICY_REFETCH ? KVT_FAULT_REFETCH : KVT_FAULT_RECOMPUTE;
+    return guards->on_hit == KVT_ON_HIT_REFETCH ? KVT_FAULT_REFETCH : KVT_FAULT_RECOMPUTE;
 }
 
 static bool has_fired(const struct kvt_faults *faults, int32_t reader)

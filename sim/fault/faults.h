@@ -45,7 +45,7 @@
 struct kvt_guards { /* of one role */
     uint32_t on;    /* bit of each enum kvt_guard_kind */
     enum kvt_guard_check check;
-    enum kvt_guard_policy policy;
+    enum kvt_on_hit on_hit;
     double sample;   /* of checks that are made, for `sampled` */
     kvt_ticks lease; /* term */
     struct kvt_tag_kind tag;
@@ -268,7 +268,7 @@ bool kvt_faults_sample(const struct kvt_faults *faults, int32_t r, int32_t index
                        double share);
 
 /* A guard that looks at real memory fired at a page of r, once more or for the first time. Leaves
- * the action of its policy, and says which. */
+ * the action of its on_hit, and says which. */
 enum kvt_fault_action_kind kvt_faults_found(struct kvt_faults *faults, int32_t replica,
                                             int32_t page, int32_t r, bool again);
 

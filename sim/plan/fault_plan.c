@@ -7,7 +7,7 @@ struct kvt_guards kvt_guards_of(const struct kvt_config_guard *guard)
 {
     struct kvt_guards guards = {
         .check = guard->check,
-        .policy = guard->policy,
+        .on_hit = guard->on_hit,
         .sample = guard->sample,
         .lease = kvt_ticks_from_seconds(guard->lease > 0 ? guard->lease : 0),
         .tag = {.bits = guard->tag_bits > 0 ? guard->tag_bits : 64,

@@ -104,7 +104,7 @@ static struct kvt_des_spec spec_of(const struct kvt_simulation *simulation,
         .exact = options->exact || options->tokens,
         .tap = options->tap,
         .late_ack = config->roles[KVT_ROLE_DECODE].present &&
-                    config->roles[KVT_ROLE_DECODE].guard.policy == KVT_POLICY_REFETCH,
+                    config->roles[KVT_ROLE_DECODE].guard.on_hit == KVT_ON_HIT_REFETCH,
     };
     if (config->workload.kind == KVT_WORKLOAD_CLOSED) {
         spec.concurrency = config->workload.concurrency;
