@@ -314,7 +314,7 @@ done
 cp README.md "$work/other.h5"
 run "nor is a file of another kind" 3 inject configs/examples/faults.yaml --trials 2 -o "$work/other.h5" \
     --set fleet.decode.guard=none --set 'faults.kinds=[leak]'
-err_has "other.h5: there is a file of another kind"
+err_has "other.h5: want an HDF5 file of kvtwin's, got something else; remove it, or name another output"
 cmp -s README.md "$work/other.h5" || fail "it was written over"
 for command in "inject configs/examples/faults.yaml" "sweep configs/examples/sweep.yaml"; do
     run "${command% *} into a folder" 4 $command -o "$work"
@@ -733,8 +733,9 @@ cp "$work/one.h5" "$work/kept.h5"
 run "a finished sweep is not written over by another" 3 sweep configs/examples/quickstart.yaml -o "$work/kept.h5"
 err_has "kept.h5: belongs to another job: want \"points 1\""
 cmp -s "$work/one.h5" "$work/kept.h5" || fail "it was written over"
-run "nor is a run by a sweep" 3 sweep configs/examples/quickstart.yaml -o "$work/other.h5"
-err_has "other.h5: there is a file of another kind"
+cp "$work/made/run.h5" "$work/kept.h5"
+run "nor is a run by a sweep" 3 sweep configs/examples/quickstart.yaml -o "$work/kept.h5"
+err_has "kept.h5: is the file of a run (simulate -o); remove it, or name another output"
 run "a page of a sweep" 0 report "$work/one.h5" -o "$work/sweep.html" --svg "$work/sweep-svg"
 grep -q '<figure id="ttft"><svg' "$work/sweep.html" || fail "no figure in the page"
 [ -s "$work/sweep-svg/ttft.svg" ] || fail "no file ttft.svg"

@@ -1,6 +1,7 @@
 #include "sim/output/h5.h"
 
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "sim/base/decision.h"
@@ -118,6 +119,56 @@ void kvt_h5_rows_close(struct kvt_h5_rows *rows)
         H5Sclose(rows->space);
     if (rows->type >= 0)
         H5Tclose(rows->type);
+}
+
+char *kvt_h5_text(hid_t of, enum kvt_status *why)
+{
+    bool is_attribute = H5Iget_type(of) == H5I_ATTR;
+    hid_t type = is_attribute ? H5Aget_type(of) : H5Dget_type(of);
+    hid_t space = is_attribute ? H5Aget_space(of) : H5Dget_space(of);
+    char *text = NULL;
+    *why = KVT_ECONFIG;
+    if (type >= 0 && space >= 0 && H5Tget_class(type) == H5T_STRING &&
+        H5Tis_variable_str(type) == 0 && H5Sget_simple_extent_npoints(space) == 1 &&
+        H5Tget_size(type) <= KVT_H5_TEXT_MAX) {
+        text = calloc(H5Tget_size(type) + 1, 1);
+        if (text == NULL)
+            *why = KVT_ENOMEM;
+        else if ((is_attribute ? H5Aread(of, type, text)
+                               : H5Dread(of, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, text)) < 0) {
+            free(text);
+            text = NULL;
+        }
+    }
+    if (space >= 0)
+        H5Sclose(space);
+    if (type >= 0)
+        H5Tclose(type);
+    return text;
+}
+
+void kvt_h5_array_open(struct kvt_h5 *h5, hid_t file, const char *path, struct kvt_h5_array *array)
+{
+    *array = (struct kvt_h5_array){.type = -1, .space = -1, .count = -1};
+    array->dataset = kvt_h5_id(h5, "H5Dopen", H5Dopen2(file, path, H5P_DEFAULT));
+    if (array->dataset < 0)
+        return;
+    array->type = H5Dget_type(array->dataset);
+    array->space = H5Dget_space(array->dataset);
+    size_t bytes = array->type >= 0 ? H5Tget_size(array->type) : 0;
+    hssize_t count = array->space >= 0 ? H5Sget_simple_extent_npoints(array->space) : -1;
+    if (bytes > 0 && count >= 0 && H5Dget_storage_size(array->dataset) / bytes >= (hsize_t)count)
+        array->count = (int64_t)count;
+}
+
+void kvt_h5_array_close(const struct kvt_h5_array *array)
+{
+    if (array->space >= 0)
+        H5Sclose(array->space);
+    if (array->type >= 0)
+        H5Tclose(array->type);
+    if (array->dataset >= 0)
+        H5Dclose(array->dataset);
 }
 
 hid_t kvt_h5_create(struct kvt_h5 *h5, const char *path, int *failure)

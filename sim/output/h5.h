@@ -41,6 +41,23 @@ void kvt_h5_rows_open(struct kvt_h5 *h5, hid_t dataset, int64_t first, int64_t c
                       struct kvt_h5_rows *rows);
 void kvt_h5_rows_close(struct kvt_h5_rows *rows);
 
+/* --- reading --------------------------------------------------------------------------------- */
+
+#define KVT_H5_TEXT_MAX ((size_t)1 << 26) /* bytes of a text that is read */
+
+/* The one string, of fixed length, that an attribute or a dataset holds; malloc'ed. NULL when it is
+ * something else (*why is KVT_ECONFIG) or there is no memory (KVT_ENOMEM). */
+char *kvt_h5_text(hid_t of, enum kvt_status *why);
+
+/* A dataset that is open for reading. count: its items over all dimensions; -1 where what it claims
+ * is more than it has bytes for, as a damaged file may. Closing takes any state. */
+struct kvt_h5_array {
+    hid_t dataset, type, space; /* -1: not open */
+    int64_t count;
+};
+void kvt_h5_array_open(struct kvt_h5 *h5, hid_t file, const char *path, struct kvt_h5_array *array);
+void kvt_h5_array_close(const struct kvt_h5_array *array);
+
 /* --- writing: nothing is done once h5 has failed ------------------------------------------- */
 
 /* A file of the oldest format that we meet (1.10), whose close leaves no handle behind. -1 on

@@ -8,8 +8,7 @@
 #include "sim/base/file.h"
 #include "sim/output/h5.h"
 #include "sim/output/journal.h"
-
-#define TEXT_BYTES_MAX ((size_t)1 << 26)
+#include "sim/output/reader.h"
 
 struct writer {
     struct kvt_h5 h5;
@@ -122,63 +121,29 @@ enum kvt_status kvt_h5_items_write(const char *path, const struct kvt_h5_item it
     return status;
 }
 
-static char *text_of(hid_t dataset)
-{
-    hid_t type = H5Dget_type(dataset), space = H5Dget_space(dataset);
-    bool fits = type >= 0 && space >= 0 && H5Tget_class(type) == H5T_STRING &&
-                H5Tis_variable_str(type) == 0 && H5Sget_simple_extent_npoints(space) == 1 &&
-                H5Tget_size(type) <= TEXT_BYTES_MAX;
-    char *bytes = fits ? calloc(H5Tget_size(type) + 1, 1) : NULL;
-    if (bytes != NULL && H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes) < 0) {
-        free(bytes);
-        bytes = NULL;
-    }
-    if (space >= 0)
-        H5Sclose(space);
-    if (type >= 0)
-        H5Tclose(type);
-    return bytes;
-}
-
-static char *read_text(const char *path, const char *group, const char *name)
-{
-    char place[256];
-    snprintf(place, sizeof place, "%s/%s", group, name);
-    hid_t file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
-    if (file < 0)
-        return NULL;
-    hid_t dataset = -1;
-    if (H5Lexists(file, group, H5P_DEFAULT) > 0 && H5Lexists(file, place, H5P_DEFAULT) > 0)
-        dataset = H5Dopen2(file, place, H5P_DEFAULT);
-    char *text = dataset >= 0 ? text_of(dataset) : NULL;
-    if (dataset >= 0)
-        H5Dclose(dataset);
-    H5Fclose(file);
-    return text;
-}
-
 enum kvt_status kvt_h5_items_check(const char *path, const char *journal, const char *identity,
                                    struct kvt_err *err)
 {
     struct stat about;
     struct kvt_output output = {0};
+    struct kvt_run_reader reader;
+    struct kvt_err own = {0};
+    char kind[16], *found = NULL;
     if (stat(journal, &about) != 0)
         KVT_TRY(kvt_output_begin(&output, path, err));
     kvt_output_abandon(&output);
     if (stat(path, &about) != 0 || !S_ISREG(about.st_mode) || about.st_size == 0)
         return KVT_OK;
-    H5E_auto2_t printer;
-    void *printer_context;
-    H5Eget_auto2(H5E_DEFAULT, &printer, &printer_context);
-    H5Eset_auto2(H5E_DEFAULT, NULL, NULL); /* a file of another kind is no news for stderr */
-    char *found = H5Fis_hdf5(path) > 0 ? read_text(path, "meta", "identity") : NULL;
-    H5Eset_auto2(H5E_DEFAULT, printer, printer_context);
-    enum kvt_status status = KVT_OK;
-    if (found == NULL)
-        status = kvt_err_at(err, KVT_ECONFIG, (struct kvt_where){.file = path},
-                            "there is a file of another kind, without meta/identity; remove it, or "
-                            "name another output");
-    else if (strcmp(found, identity) != 0)
+    enum kvt_status status = kvt_points_reader_open(&reader, path, kind, &own);
+    if (status == KVT_OK && kind[0] == '\0')
+        status = kvt_err_at(&own, KVT_ECONFIG, (struct kvt_where){.file = path},
+                            "is the file of a run (simulate -o)");
+    if (status == KVT_OK)
+        status = kvt_points_reader_identity(&reader, &found, &own);
+    kvt_run_reader_close(&reader);
+    if (status != KVT_OK)
+        return kvt_err_set(err, status, "%s; remove it, or name another output", own.text);
+    if (strcmp(found, identity) != 0)
         status = kvt_journal_refuse(path, found, identity, err);
     free(found);
     return status;

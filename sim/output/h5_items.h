@@ -34,8 +34,8 @@ enum kvt_status kvt_h5_items_write(const char *path, const struct kvt_h5_item it
 
 /* Whether path may be written by the job of this identity (journal.h), which such files keep as the
  * text meta/identity: it is that job's own, or there is none yet, or an empty one. KVT_ECONFIG for
- * the file of another job, or of another kind. A job that begins, as its journal is not there yet,
- * is told a place that cannot be written before it works for hours: KVT_EIO. */
+ * the file of another job, and for any other, with what it is. A job that begins, as its journal is
+ * not there yet, is told a place that cannot be written before it works for hours: KVT_EIO. */
 enum kvt_status kvt_h5_items_check(const char *path, const char *journal, const char *identity,
                                    struct kvt_err *err);
 

@@ -10,8 +10,6 @@
 #include "sim/output/h5.h"
 #include "sim/output/hdf5.h"
 
-#define CONFIG_BYTES_MAX ((size_t)16 << 20)
-
 static struct kvt_h5 h5_of(const struct kvt_run_reader *reader, struct kvt_err *err)
 {
     return (struct kvt_h5){.path = reader->path, .status = KVT_ECONFIG, .err = err};
@@ -29,39 +27,14 @@ static enum kvt_status bad_file(const struct kvt_run_reader *reader, const char 
     return kvt_err_at(err, KVT_ECONFIG, (struct kvt_where){.file = reader->path}, "%s", what);
 }
 
-/* A fixed-length string attribute as a malloc'ed text, or NULL when it is something else
- * (KVT_ECONFIG) or there is no memory. */
-static char *attribute_text(hid_t attribute, enum kvt_status *why)
-{
-    *why = KVT_ECONFIG;
-    hid_t type = H5Aget_type(attribute), space = H5Aget_space(attribute);
-    char *text = NULL;
-    if (type >= 0 && space >= 0 && H5Tget_class(type) == H5T_STRING &&
-        H5Tis_variable_str(type) == 0 && H5Sget_simple_extent_npoints(space) == 1) {
-        size_t bytes = H5Tget_size(type);
-        text = bytes > CONFIG_BYTES_MAX ? NULL : calloc(bytes + 1, 1);
-        if (text == NULL && bytes <= CONFIG_BYTES_MAX)
-            *why = KVT_ENOMEM;
-        if (text != NULL && H5Aread(attribute, type, text) < 0) {
-            free(text);
-            text = NULL;
-        }
-    }
-    if (space >= 0)
-        H5Sclose(space);
-    if (type >= 0)
-        H5Tclose(type);
-    return text;
-}
-
-/* The same for the attribute name of an object. */
+/* The text of an attribute of an object, or NULL (kvt_h5_text). */
 static char *text_at(hid_t file, const char *object, const char *name, enum kvt_status *why)
 {
     *why = KVT_ECONFIG;
     hid_t attribute = H5Aopen_by_name(file, object, name, H5P_DEFAULT, H5P_DEFAULT);
     if (attribute < 0)
         return NULL;
-    char *text = attribute_text(attribute, why);
+    char *text = kvt_h5_text(attribute, why);
     H5Aclose(attribute);
     return text;
 }
@@ -96,22 +69,21 @@ static enum kvt_status open_decisions(struct kvt_run_reader *reader, struct kvt_
         return h5.status;
     if (logged == 0)
         return KVT_OK;
-    hid_t dataset = kvt_h5_id(&h5, "H5Dopen", H5Dopen2(reader->file, "decisions", H5P_DEFAULT));
-    if (h5.failed)
-        return h5.status;
-    reader->decisions = dataset;
-    hid_t want = kvt_h5_decision_type(&h5), type = H5Dget_type(dataset);
-    hid_t space = H5Dget_space(dataset);
-    hssize_t points = space >= 0 ? H5Sget_simple_extent_npoints(space) : -1;
-    bool fits = type >= 0 && want >= 0 && H5Tequal(type, want) > 0 && points >= 0 &&
-                H5Sget_simple_extent_ndims(space) == 1;
-    reader->decision_count = fits ? (int64_t)points : 0;
-    if (space >= 0)
-        H5Sclose(space);
-    if (type >= 0)
-        H5Tclose(type);
+    struct kvt_h5_array array;
+    kvt_h5_array_open(&h5, reader->file, "decisions", &array);
+    hid_t want = h5.failed ? -1 : kvt_h5_decision_type(&h5);
+    bool fits = want >= 0 && array.count >= 0 && H5Tequal(array.type, want) > 0 &&
+                H5Sget_simple_extent_ndims(array.space) == 1;
     if (want >= 0)
         H5Tclose(want);
+    reader->decision_count = fits ? array.count : 0;
+    if (fits) { /* to stay open */
+        reader->decisions = array.dataset;
+        array.dataset = -1;
+    }
+    kvt_h5_array_close(&array);
+    if (h5.failed)
+        return h5.status;
     return fits ? KVT_OK : bad_file(reader, "/decisions does not hold decisions", err);
 }
 
@@ -276,7 +248,7 @@ static herr_t add_value(hid_t at, const char *name, const H5A_info_t *info, void
     bool fine = kind != H5T_NO_CLASS && space >= 0 && H5Sget_simple_extent_npoints(space) == 1;
     if (fine && kind == H5T_STRING) {
         enum kvt_status why;
-        char *text = attribute_text(attribute, &why);
+        char *text = kvt_h5_text(attribute, &why);
         fine = text != NULL;
         list->full = !fine && why == KVT_ENOMEM;
         value->is_text = true;
@@ -312,36 +284,30 @@ enum kvt_status kvt_run_reader_values(struct kvt_run_reader *reader, const char 
     return h5.failed ? h5.status : KVT_OK;
 }
 
+/* The text of a dataset of one string; malloc'ed. */
+static enum kvt_status read_text(struct kvt_run_reader *reader, const char *path, char **text,
+                                 struct kvt_err *err)
+{
+    struct kvt_h5 h5 = h5_of(reader, err);
+    enum kvt_status why;
+    *text = NULL;
+    hid_t dataset = kvt_h5_id(&h5, "H5Dopen", H5Dopen2(reader->file, path, H5P_DEFAULT));
+    if (dataset < 0)
+        return h5.status;
+    *text = kvt_h5_text(dataset, &why);
+    H5Dclose(dataset);
+    if (*text != NULL)
+        return KVT_OK;
+    return why == KVT_ENOMEM
+               ? no_memory(reader, err)
+               : kvt_err_at(err, KVT_ECONFIG, (struct kvt_where){.file = reader->path},
+                            "/%s is not a text", path);
+}
+
 enum kvt_status kvt_run_reader_config(struct kvt_run_reader *reader, char **text,
                                       struct kvt_err *err)
 {
-    struct kvt_h5 h5 = h5_of(reader, err);
-    *text = NULL;
-    hid_t dataset = kvt_h5_id(&h5, "H5Dopen", H5Dopen2(reader->file, "config", H5P_DEFAULT));
-    if (dataset < 0)
-        return h5.status;
-    hid_t type = H5Dget_type(dataset), space = H5Dget_space(dataset);
-    bool fits = type >= 0 && space >= 0 && H5Tget_class(type) == H5T_STRING &&
-                H5Tis_variable_str(type) == 0 && H5Sget_simple_extent_npoints(space) == 1 &&
-                H5Tget_size(type) <= CONFIG_BYTES_MAX;
-    char *bytes = fits ? calloc(H5Tget_size(type) + 1, 1) : NULL;
-    if (bytes != NULL &&
-        !kvt_h5_done(&h5, "H5Dread",
-                     H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes))) {
-        free(bytes);
-        bytes = NULL;
-    }
-    if (space >= 0)
-        H5Sclose(space);
-    if (type >= 0)
-        H5Tclose(type);
-    H5Dclose(dataset);
-    *text = bytes;
-    if (h5.failed)
-        return h5.status;
-    if (fits && bytes == NULL)
-        return no_memory(reader, err);
-    return fits ? KVT_OK : bad_file(reader, "/config is not a text", err);
+    return read_text(reader, "config", text, err);
 }
 
 bool kvt_run_reader_has(struct kvt_run_reader *reader, const char *path)
@@ -362,44 +328,51 @@ bool kvt_run_reader_has(struct kvt_run_reader *reader, const char *path)
     }
 }
 
-enum kvt_status kvt_run_reader_column(struct kvt_run_reader *reader, const char *path, double **out,
-                                      int64_t *count, struct kvt_err *err)
+/* All of a dataset, of texts as they are or of numbers as doubles, *width bytes each, and one more
+ * that is zero; malloc'ed, NULL after a failure. */
+static enum kvt_status read_all(struct kvt_run_reader *reader, const char *path, bool of_texts,
+                                void **out, size_t *width, int64_t *count, struct kvt_err *err)
 {
     struct kvt_h5 h5 = h5_of(reader, err);
+    struct kvt_h5_array array;
+    enum kvt_status status = KVT_OK;
     *out = NULL;
     *count = 0;
-    hid_t dataset = kvt_h5_id(&h5, "H5Dopen", H5Dopen2(reader->file, path, H5P_DEFAULT));
-    if (dataset < 0)
+    kvt_h5_array_open(&h5, reader->file, path, &array);
+    if (h5.failed)
         return h5.status;
-    hid_t type = H5Dget_type(dataset), space = H5Dget_space(dataset);
-    hssize_t points = space >= 0 ? H5Sget_simple_extent_npoints(space) : -1;
-    H5T_class_t kind = type >= 0 ? H5Tget_class(type) : H5T_NO_CLASS;
-    /* A damaged file may claim any extent: only as many as it has bytes for are believed. */
-    bool fits = points >= 0 && (kind == H5T_INTEGER || kind == H5T_FLOAT) &&
-                H5Dget_storage_size(dataset) / H5Tget_size(type) >= (hsize_t)points;
-    enum kvt_status status =
-        fits ? KVT_OK
-             : kvt_err_at(err, KVT_ECONFIG, (struct kvt_where){reader->path, 0, 0},
-                          "/%s does not hold a column of numbers", path);
-    if (fits && points > 0) {
-        *out = malloc((size_t)points * sizeof **out);
-        if (*out == NULL)
-            status = kvt_err_set(err, KVT_ENOMEM, "no memory for /%s", path);
-        else if (!kvt_h5_done(
-                     &h5, "H5Dread",
-                     H5Dread(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, *out)))
-            status = h5.status;
-    }
-    *count = status == KVT_OK ? (int64_t)points : 0;
-    if (status != KVT_OK) {
+    H5T_class_t kind = array.type >= 0 ? H5Tget_class(array.type) : H5T_NO_CLASS;
+    bool fits = of_texts ? kind == H5T_STRING && H5Tis_variable_str(array.type) == 0
+                         : kind == H5T_INTEGER || kind == H5T_FLOAT;
+    *width = of_texts && fits ? H5Tget_size(array.type) : sizeof(double);
+    if (!fits || array.count < 0)
+        status =
+            kvt_err_at(err, KVT_ECONFIG, (struct kvt_where){.file = reader->path},
+                       "/%s does not hold a column of %s", path, of_texts ? "texts" : "numbers");
+    else if ((*out = calloc((size_t)array.count + 1, *width)) == NULL)
+        status = kvt_err_set(err, KVT_ENOMEM, "no memory for /%s", path);
+    else if (array.count > 0 &&
+             !kvt_h5_done(&h5, "H5Dread",
+                          H5Dread(array.dataset, of_texts ? array.type : H5T_NATIVE_DOUBLE, H5S_ALL,
+                                  H5S_ALL, H5P_DEFAULT, *out)))
+        status = h5.status;
+    if (status == KVT_OK)
+        *count = array.count;
+    else {
         free(*out);
         *out = NULL;
     }
-    if (space >= 0)
-        H5Sclose(space);
-    if (type >= 0)
-        H5Tclose(type);
-    H5Dclose(dataset);
+    kvt_h5_array_close(&array);
+    return status;
+}
+
+enum kvt_status kvt_run_reader_column(struct kvt_run_reader *reader, const char *path, double **out,
+                                      int64_t *count, struct kvt_err *err)
+{
+    void *numbers;
+    size_t width;
+    enum kvt_status status = read_all(reader, path, false, &numbers, &width, count, err);
+    *out = numbers;
     return status;
 }
 
@@ -462,38 +435,20 @@ enum kvt_status kvt_points_reader_names(struct kvt_run_reader *reader, const cha
 enum kvt_status kvt_points_reader_texts(struct kvt_run_reader *reader, const char *path, char **out,
                                         size_t *width, int64_t *count, struct kvt_err *err)
 {
-    struct kvt_h5 h5 = h5_of(reader, err);
-    *out = NULL;
-    *count = 0;
-    hid_t dataset = kvt_h5_id(&h5, "H5Dopen", H5Dopen2(reader->file, path, H5P_DEFAULT));
-    if (dataset < 0)
-        return h5.status;
-    hid_t type = H5Dget_type(dataset), space = H5Dget_space(dataset);
-    hssize_t points = space >= 0 ? H5Sget_simple_extent_npoints(space) : -1;
-    bool fits = points >= 0 && type >= 0 && H5Tget_class(type) == H5T_STRING &&
-                H5Tis_variable_str(type) == 0 &&
-                H5Dget_storage_size(dataset) / H5Tget_size(type) >= (hsize_t)points;
-    *width = fits ? H5Tget_size(type) : 1;
-    enum kvt_status status =
-        fits ? KVT_OK
-             : kvt_err_at(err, KVT_ECONFIG, (struct kvt_where){reader->path, 0, 0},
-                          "/%s does not hold a column of texts", path);
-    if (fits) {
-        *out = calloc((size_t)points + 1, *width);
-        if (*out == NULL)
-            status = kvt_err_set(err, KVT_ENOMEM, "no memory for /%s", path);
-        else if (points > 0 &&
-                 !kvt_h5_done(&h5, "H5Dread",
-                              H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, *out)))
-            status = h5.status;
-    }
-    for (hssize_t i = 0; status == KVT_OK && i < points; i++) /* a foreign file may lack zeros */
+    void *texts;
+    enum kvt_status status = read_all(reader, path, true, &texts, width, count, err);
+    *out = texts;
+    for (int64_t i = 0; i < *count; i++) /* a foreign file may lack zeros */
         (*out)[(size_t)(i + 1) * *width - 1] = '\0';
-    *count = status == KVT_OK ? (int64_t)points : 0;
-    if (space >= 0)
-        H5Sclose(space);
-    if (type >= 0)
-        H5Tclose(type);
-    H5Dclose(dataset);
     return status;
+}
+
+enum kvt_status kvt_points_reader_identity(struct kvt_run_reader *reader, char **text,
+                                           struct kvt_err *err)
+{
+    *text = NULL;
+    if (!kvt_run_reader_has(reader, "meta/identity"))
+        return bad_file(reader, "has no meta/identity, as files have that a job can go on with",
+                        err);
+    return read_text(reader, "meta/identity", text, err);
 }

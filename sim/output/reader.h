@@ -55,20 +55,24 @@ enum kvt_status kvt_run_reader_values(struct kvt_run_reader *reader, const char 
 /* Whether there is a group or dataset at this path ("link", "memory/decode"). */
 bool kvt_run_reader_has(struct kvt_run_reader *reader, const char *path);
 
-/* All numbers of a dataset ("requests/arrival") as doubles, row by row; malloc'ed, and NULL where
- * there are none. Integers beyond 2^53 are rounded. */
+/* All numbers of a dataset ("requests/arrival") as doubles, row by row; malloc'ed, NULL after a
+ * failure. Integers beyond 2^53 are rounded. */
 enum kvt_status kvt_run_reader_column(struct kvt_run_reader *reader, const char *path, double **out,
                                       int64_t *count, struct kvt_err *err);
+
+/* The effective configuration of the run; malloc'ed. */
+enum kvt_status kvt_run_reader_config(struct kvt_run_reader *reader, char **text,
+                                      struct kvt_err *err);
 
 /* A text attribute of any length of the object at path; malloc'ed, NULL when there is none. */
 char *kvt_run_reader_text(struct kvt_run_reader *reader, const char *path, const char *name);
 
-/* ---- files of sweeps and searches ---- */
+/* ---- files of sweeps, searches and campaigns ---- */
 
 #define KVT_POINTS_NAMES_MAX 512
 
-/* Open any file of kvtwin's; kind is "sweep", "plan", or "" for that of a run, of which only the
- * functions below may then be asked. Close it as a run's. */
+/* Open any file of kvtwin's; kind is "sweep", "plan", "faults", or "" for that of a run, of which
+ * only the functions below may then be asked. Close it as a run's. */
 enum kvt_status kvt_points_reader_open(struct kvt_run_reader *reader, const char *path,
                                        char kind[16], struct kvt_err *err);
 
@@ -77,12 +81,13 @@ enum kvt_status kvt_points_reader_open(struct kvt_run_reader *reader, const char
 enum kvt_status kvt_points_reader_names(struct kvt_run_reader *reader, const char *group,
                                         char ***out, int32_t *count, struct kvt_err *err);
 
-/* All texts of a dataset, *width bytes each with their zero byte; malloc'ed. */
+/* All texts of a dataset, *width bytes each with their zero byte; malloc'ed, NULL after a
+ * failure. */
 enum kvt_status kvt_points_reader_texts(struct kvt_run_reader *reader, const char *path, char **out,
                                         size_t *width, int64_t *count, struct kvt_err *err);
 
-/* The effective configuration of the run; malloc'ed. */
-enum kvt_status kvt_run_reader_config(struct kvt_run_reader *reader, char **text,
-                                      struct kvt_err *err);
+/* Which job the file belongs to (journal.h); malloc'ed. KVT_ECONFIG where it does not say. */
+enum kvt_status kvt_points_reader_identity(struct kvt_run_reader *reader, char **text,
+                                           struct kvt_err *err);
 
 #endif
