@@ -5,7 +5,6 @@
 
 #include "cli/simulate_outputs.h"
 #include "sim/output/progress.h"
-#include "sim/plan/fault_plan.h"
 #include "sim/plan/price.h"
 #include "sim/plan/resample.h"
 
@@ -147,27 +146,12 @@ static enum kvt_status report(const struct kvt_cli *cli, struct outputs *outputs
     return status != KVT_OK ? status : resampled;
 }
 
-/* The strikes of the config's fault plan, if it has one. */
-static enum kvt_status plan_faults(const struct kvt_config *config, int64_t resamples,
-                                   struct kvt_strike strikes[], struct kvt_simulate_options *how,
-                                   struct kvt_err *err)
-{
-    if (config->faults.plan.count == 0)
-        return KVT_OK;
-    if (resamples > 0)
-        return kvt_err_set(err, KVT_EUSAGE,
-                           "--resamples: a run with a fault plan has no intervals; take out the "
-                           "plan with --set faults.plan=null");
-    KVT_TRY(kvt_fault_plan(config, strikes, &how->strike_count, err));
-    how->strikes = strikes;
-    return KVT_OK;
-}
-
 static enum kvt_status simulate(const struct kvt_cli *cli, const struct kvt_config *config,
                                 struct outputs *outputs, double start, struct kvt_err *err)
 {
     static struct kvt_simulation simulation;
     struct kvt_simulate_options how = {.exact = cli->exact_steps,
+                                       .planned = true,
                                        .talk = cli->verbosity >= 0 ? stderr : NULL,
                                        .stop = &kvt_cli_interrupted,
                                        .progress = tell_progress,
@@ -175,8 +159,10 @@ static enum kvt_status simulate(const struct kvt_cli *cli, const struct kvt_conf
     int64_t resamples;
     KVT_TRY(kvt_cli_get_int(cli, "resamples", 0, KVT_RESAMPLES_MAX, 0, &resamples, err));
     outputs->resamples = (int32_t)resamples;
-    static struct kvt_strike strikes[KVT_STRIKES_MAX];
-    KVT_TRY(plan_faults(config, resamples, strikes, &how, err));
+    if (resamples > 0 && config->faults.plan.count > 0)
+        return kvt_err_set(err, KVT_EUSAGE,
+                           "--resamples: a run with a fault plan has no intervals; take out the "
+                           "plan with --set faults.plan=null");
     KVT_TRY(kvt_simulate_outputs_begin(&outputs->files, cli, &how, err));
     KVT_TRY(kvt_simulation_init(&simulation, config, &how, err));
     enum kvt_status opened = kvt_simulate_outputs_open(&outputs->files, &simulation, err);

@@ -7,7 +7,6 @@
 
 #include "sim/output/bench_result.h"
 #include "sim/output/exchange.h"
-#include "sim/plan/fault_plan.h"
 #include "sim/plan/simulate.h"
 #include "tests/check.h"
 
@@ -21,14 +20,9 @@ static struct {
 
 static void world_begin(const char *path, const char *const sets[], int32_t set_count)
 {
-    static struct kvt_strike strikes[KVT_STRIKES_MAX];
     struct kvt_err err = {0};
-    struct kvt_simulate_options how = {.tokens = true};
+    struct kvt_simulate_options how = {.tokens = true, .planned = true};
     CHECK_OK(kvt_config_load(&world.config, path, sets, set_count, &err), err);
-    if (world.config.faults.plan.count > 0) {
-        CHECK_OK(kvt_fault_plan(&world.config, strikes, &how.strike_count, &err), err);
-        how.strikes = strikes;
-    }
     CHECK_OK(kvt_simulation_init(&world.simulation, &world.config, &how, &err), err);
     CHECK_OK(kvt_simulation_run(&world.simulation, &how, &err), err);
     CHECK_OK(kvt_simulation_result(&world.simulation, &world.result, &err), err);

@@ -7,7 +7,6 @@
 
 #include "sim/base/file.h"
 #include "sim/output/perfetto.h"
-#include "sim/plan/fault_plan.h"
 #include "sim/plan/simulate.h"
 #include "tests/check.h"
 
@@ -21,7 +20,6 @@ static char *trace_of(const char *path, const char *const sets[], int32_t set_co
 {
     static struct kvt_config config;
     static struct kvt_simulation simulation;
-    static struct kvt_strike strikes[KVT_STRIKES_MAX];
     struct kvt_perfetto trace;
     struct kvt_result result;
     struct kvt_err err = {0};
@@ -30,11 +28,8 @@ static char *trace_of(const char *path, const char *const sets[], int32_t set_co
     snprintf(file, sizeof file, "%s", check_temp("trace.json"));
     CHECK_OK(kvt_config_load(&config, path, sets, set_count, &err), err);
     CHECK_OK(kvt_perfetto_begin(&trace, file, &err), err);
-    struct kvt_simulate_options how = {.exact = exact, .sink = take, .context = &trace};
-    if (config.faults.plan.count > 0) {
-        CHECK_OK(kvt_fault_plan(&config, strikes, &how.strike_count, &err), err);
-        how.strikes = strikes;
-    }
+    struct kvt_simulate_options how = {
+        .exact = exact, .planned = true, .sink = take, .context = &trace};
     CHECK_OK(kvt_simulation_init(&simulation, &config, &how, &err), err);
     CHECK_OK(
         kvt_perfetto_open(&trace, simulation.trace.count, simulation.des.core.replica_count, &err),

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "sim/output/parts.h"
-#include "sim/plan/fault_plan.h"
 #include "sim/plan/search_parts.h"
 
 #define X(name, text) text,
@@ -98,11 +97,28 @@ enum kvt_status kvt_candidate_price(struct kvt_candidate *candidate,
 
 /* ---- runs --------------------------------------------------------------------------------- */
 
-struct place {
-    struct kvt_config config;
+struct assessment {
+    struct kvt_candidate *candidate;
+    const struct kvt_search *search;
+    int64_t number;
+    const struct kvt_assess_how *how;
+    double *rate;
+    struct kvt_config config, reduced; /* of the whole fleet; of one that lost replicas */
     struct kvt_evaluation run;
-    struct kvt_strike strikes[KVT_STRIKES_MAX];
 };
+
+/* The config of its point, with what is set beside that and, where not NULL, one set more. */
+static enum kvt_status choose(const struct assessment *a, const char *set,
+                              struct kvt_config *config, struct kvt_err *err)
+{
+    const char *more[2];
+    int32_t count = 0;
+    if (a->how->more != NULL)
+        more[count++] = a->how->more;
+    if (set != NULL)
+        more[count++] = set;
+    return kvt_points_choose(a->search->points, a->number, more, count, config, err);
+}
 
 /* Set worst and limit to the bound that this run is nearest to breaking, or breaks most, where that
  * is worse than what is there. */
@@ -158,59 +174,49 @@ static double rate_of(const struct kvt_simulation *simulation)
 }
 
 /* One fleet: the whole one (which "", fills values) or one that lost replicas. */
-static enum kvt_status run_fleet(struct kvt_candidate *candidate, struct place *at,
-                                 const struct kvt_point_columns *columns,
-                                 const struct kvt_assess_how *how, const char *which, double *rate,
-                                 struct kvt_err *err)
+static enum kvt_status run_fleet(struct assessment *a, const struct kvt_config *config,
+                                 const char *which, struct kvt_err *err)
 {
-    const struct kvt_config *config = &at->config;
-    struct kvt_simulate_options options = {.stop = how->stop};
-    if (config->faults.plan.count > 0) {
-        KVT_TRY(kvt_fault_plan(config, at->strikes, &options.strike_count, err));
-        options.strikes = at->strikes;
-    }
-    const struct kvt_resample_options resample = {.count = how->resamples,
-                                                  .seed = config->run.seed,
-                                                  .strikes = options.strikes,
-                                                  .strike_count = options.strike_count,
-                                                  .stop = how->stop};
-    KVT_TRY(kvt_evaluation_init(&at->run, config, &options, err));
-    if (how->prune) {
+    struct kvt_candidate *candidate = a->candidate;
+    const struct kvt_assess_how *how = a->how;
+    bool is_whole = which[0] == '\0';
+    const struct kvt_simulate_options options = {.planned = true, .stop = how->stop};
+    const struct kvt_resample_options resample = {
+        .count = how->resamples, .seed = config->run.seed, .stop = how->stop};
+    KVT_TRY(kvt_evaluation_init(&a->run, config, &options, err));
+    if (how->prune && is_whole) {
         char detail[160];
         enum kvt_status status =
-            kvt_bounds_judge(&at->run.simulation, config->plan.rejected, &candidate->bound,
+            kvt_bounds_judge(&a->run.simulation, config->plan.rejected, &candidate->bound,
                              &candidate->least, detail, sizeof detail, err);
         if (status != KVT_OK || candidate->bound != KVT_BOUND_NONE) {
-            kvt_evaluation_release(&at->run);
+            kvt_evaluation_release(&a->run);
             say(candidate, KVT_CANDIDATE_PRUNED, detail);
             return status;
         }
     }
-    KVT_TRY(kvt_evaluation_run(&at->run, &options, &resample, err));
-    if (which[0] == '\0') {
-        kvt_point_values(columns, &at->run, candidate->values);
+    KVT_TRY(kvt_evaluation_run(&a->run, &options, &resample, err));
+    if (is_whole) {
+        kvt_point_values(&a->search->columns, &a->run, candidate->values);
         if (config->plan.objective == KVT_OBJECTIVE_USD_PER_MTOK)
-            candidate->objective = kvt_evaluation_metric(&at->run, "cost_usd_per_mtok");
-        if (rate != NULL)
-            *rate = rate_of(&at->run.simulation);
+            candidate->objective = kvt_evaluation_metric(&a->run, "cost_usd_per_mtok");
+        if (a->rate != NULL)
+            *a->rate = rate_of(&a->run.simulation);
     }
-    judge(candidate, &at->run, which);
+    judge(candidate, &a->run, which);
     if (how->resamples > 0)
-        candidate->confidence = fmin(candidate->confidence, confidence_of(&at->run));
-    kvt_evaluation_release(&at->run);
+        candidate->confidence = fmin(candidate->confidence, confidence_of(&a->run));
+    kvt_evaluation_release(&a->run);
     return KVT_OK;
 }
 
 /* The same with plan.lose replicas of one role fewer; a fleet that has no more loses the SLO. */
-static enum kvt_status run_without(struct kvt_candidate *candidate, struct place *at,
-                                   const struct kvt_points *points, int64_t number, int role,
-                                   const struct kvt_point_columns *columns,
-                                   const struct kvt_assess_how *how, struct kvt_err *err)
+static enum kvt_status run_without(struct assessment *a, int role, struct kvt_err *err)
 {
+    struct kvt_candidate *candidate = a->candidate;
     char set[80], which[40];
-    const char *more[8];
-    int64_t left = at->config.roles[role].replicas - at->config.plan.lose;
-    snprintf(which, sizeof which, " without %" PRId64 " %s", at->config.plan.lose,
+    int64_t left = a->config.roles[role].replicas - a->config.plan.lose;
+    snprintf(which, sizeof which, " without %" PRId64 " %s", a->config.plan.lose,
              kvt_role_names[role]);
     if (left < 1) {
         candidate->worst = (double)INFINITY;
@@ -219,65 +225,55 @@ static enum kvt_status run_without(struct kvt_candidate *candidate, struct place
                  kvt_role_names[role], which);
         return KVT_OK;
     }
-    for (int32_t i = 0; i < how->more_count; i++)
-        more[i] = how->more[i];
     snprintf(set, sizeof set, "fleet.%s.replicas=%" PRId64, kvt_role_names[role], left);
-    more[how->more_count] = set;
-    struct place *other = malloc(sizeof *other);
-    if (other == NULL)
-        return kvt_err_set(err, KVT_ENOMEM, "no memory for a run");
-    struct kvt_assess_how unpruned = *how;
-    unpruned.prune = false;
-    enum kvt_status status =
-        kvt_points_choose(points, number, more, how->more_count + 1, &other->config, err);
-    if (status == KVT_OK) {
-        status = run_fleet(candidate, other, columns, &unpruned, which, NULL, err);
-        kvt_config_release(&other->config);
-    }
-    free(other);
+    KVT_TRY(choose(a, set, &a->reduced, err));
+    enum kvt_status status = run_fleet(a, &a->reduced, which, err);
+    kvt_config_release(&a->reduced);
     return status;
 }
 
-static enum kvt_status run_all(struct kvt_candidate *candidate, struct place *at,
-                               const struct kvt_points *points, int64_t number,
-                               const struct kvt_point_columns *columns,
-                               const struct kvt_assess_how *how, double *rate, struct kvt_err *err)
+static enum kvt_status run_all(struct assessment *a, struct kvt_err *err)
 {
+    struct kvt_candidate *candidate = a->candidate;
+    bool resampled = a->how->resamples > 0;
     candidate->worst = 0;
-    candidate->confidence = how->resamples > 0 ? 1 : (double)NAN;
+    candidate->confidence = resampled ? 1 : (double)NAN;
     candidate->state = KVT_CANDIDATE_MISSES;
-    KVT_TRY(run_fleet(candidate, at, columns, how, "", rate, err));
+    KVT_TRY(run_fleet(a, &a->config, "", err));
     for (int role = 0; role < KVT_ROLE_COUNT; role++)
-        if (at->config.plan.lose > 0 && !how->whole_only && at->config.roles[role].present &&
+        if (a->config.plan.lose > 0 && a->config.roles[role].present &&
             candidate->state == KVT_CANDIDATE_MISSES && candidate->worst <= 1)
-            KVT_TRY(run_without(candidate, at, points, number, role, columns, how, err));
+            KVT_TRY(run_without(a, role, err));
     if (candidate->state == KVT_CANDIDATE_PRUNED) {
         candidate->worst = (double)INFINITY;
         return KVT_OK;
     }
-    bool sure = how->resamples == 0 || candidate->confidence >= at->config.plan.confidence;
+    bool sure = !resampled || candidate->confidence >= a->config.plan.confidence;
     if (candidate->worst <= 1)
         candidate->state = sure ? KVT_CANDIDATE_MEETS : KVT_CANDIDATE_UNSURE;
     return KVT_OK;
 }
 
 enum kvt_status kvt_candidate_assess(struct kvt_candidate *candidate,
-                                     const struct kvt_points *points, int64_t number,
-                                     const struct kvt_point_columns *columns,
+                                     const struct kvt_search *search, int64_t number,
                                      const struct kvt_assess_how *how, double *rate,
                                      struct kvt_err *err)
 {
     struct kvt_err own = {0};
-    struct place *at = malloc(sizeof *at);
-    if (at == NULL)
+    struct assessment *a = malloc(sizeof *a);
+    if (a == NULL)
         return kvt_err_set(err, KVT_ENOMEM, "no memory for a run");
-    enum kvt_status status =
-        kvt_points_choose(points, number, how->more, how->more_count, &at->config, &own);
+    a->candidate = candidate;
+    a->search = search;
+    a->number = number;
+    a->how = how;
+    a->rate = rate;
+    enum kvt_status status = choose(a, NULL, &a->config, &own);
     if (status == KVT_OK) {
-        status = run_all(candidate, at, points, number, columns, how, rate, &own);
-        kvt_config_release(&at->config);
+        status = run_all(a, &own);
+        kvt_config_release(&a->config);
     }
-    free(at);
+    free(a);
     if (kvt_point_ends_the_job(status))
         return kvt_err_set(err, status, "%s", own.text);
     if (status != KVT_OK) {

@@ -119,8 +119,7 @@ static enum kvt_status buy_one_more(struct kvt_search *search, int64_t number,
     for (int role = 0; status == KVT_OK && role < KVT_ROLE_COUNT; role++) {
         struct kvt_search_more *more = &search->more[role];
         char set[80];
-        const char *sets[1] = {set};
-        const struct kvt_assess_how how = {.more = sets, .more_count = 1, .stop = options->stop};
+        const struct kvt_assess_how how = {.more = set, .stop = options->stop};
         if (!config->roles[role].present)
             continue;
         more->with =
@@ -131,8 +130,7 @@ static enum kvt_status buy_one_more(struct kvt_search *search, int64_t number,
         }
         snprintf(set, sizeof set, "fleet.%s.replicas=%d", kvt_role_names[role],
                  config->roles[role].replicas + 1);
-        status = kvt_candidate_assess(&more->with, search->points, number, &search->columns, &how,
-                                      NULL, err);
+        status = kvt_candidate_assess(&more->with, search, number, &how, NULL, err);
         more->known = status == KVT_OK && was_run(&more->with);
         if (more->known) {
             more->with.gpus =
@@ -162,16 +160,13 @@ static enum kvt_status meets_at(const struct probe *probe, double factor, bool *
                                 struct kvt_err *err)
 {
     char set[80];
-    const char *sets[1] = {set};
-    const struct kvt_assess_how how = {
-        .more = sets, .more_count = 1, .prune = true, .stop = probe->options->stop};
+    const struct kvt_assess_how how = {.more = set, .prune = true, .stop = probe->options->stop};
     struct kvt_candidate candidate = {.values = probe->values};
     if (probe->rate > 0)
         snprintf(set, sizeof set, "workload.open.rate=%.9g req/s", probe->rate * factor);
     else
         snprintf(set, sizeof set, "workload.trace.speed=%.9g", probe->speed * factor);
-    KVT_TRY(kvt_candidate_assess(&candidate, probe->search->points, probe->number,
-                                 &probe->search->columns, &how, NULL, err));
+    KVT_TRY(kvt_candidate_assess(&candidate, probe->search, probe->number, &how, NULL, err));
     *meets = candidate.state == KVT_CANDIDATE_MEETS;
     return KVT_OK;
 }
@@ -228,8 +223,7 @@ static enum kvt_status find_carries(struct kvt_search *search, int64_t number,
         probe.speed = config->workload.trace_speed;
         struct kvt_candidate now = {.values = probe.values};
         const struct kvt_assess_how how = {.stop = options->stop};
-        status = kvt_candidate_assess(&now, search->points, number, &search->columns, &how,
-                                      &search->rate, err);
+        status = kvt_candidate_assess(&now, search, number, &how, &search->rate, err);
         if (status == KVT_OK && config->workload.kind != KVT_WORKLOAD_CLOSED)
             status = bisect(&probe, now.state == KVT_CANDIDATE_MEETS, &search->carries, err);
         kvt_config_release(config);

@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim/plan/fault_plan.h"
-
 #define SUMMARY_BYTES ((size_t)1 << 20)
 
 /* ---- columns ------------------------------------------------------------------------------ */
@@ -204,25 +202,16 @@ bool kvt_point_ends_the_job(enum kvt_status status)
 struct workplace {
     struct kvt_config config;
     struct kvt_evaluation evaluation;
-    struct kvt_strike strikes[KVT_STRIKES_MAX];
 };
 
 static enum kvt_status run(struct kvt_point *point, struct workplace *at,
-                           const struct kvt_point_columns *columns, const struct kvt_point_how *how,
-                           struct kvt_err *err)
+                           const struct kvt_point_columns *columns, int32_t resamples,
+                           const struct kvt_stop *stop, struct kvt_err *err)
 {
-    const struct kvt_config *config = &at->config;
-    struct kvt_simulate_options options = {.stop = how->stop};
-    if (how->with_faults) {
-        KVT_TRY(kvt_fault_plan(config, at->strikes, &options.strike_count, err));
-        options.strikes = at->strikes;
-    }
-    const struct kvt_resample_options resample = {.count = how->resamples,
-                                                  .seed = config->run.seed,
-                                                  .strikes = options.strikes,
-                                                  .strike_count = options.strike_count,
-                                                  .stop = how->stop};
-    KVT_TRY(kvt_evaluate(&at->evaluation, config, &options, &resample, err));
+    const struct kvt_simulate_options options = {.planned = true, .stop = stop};
+    const struct kvt_resample_options resample = {
+        .count = resamples, .seed = at->config.run.seed, .stop = stop};
+    KVT_TRY(kvt_evaluate(&at->evaluation, &at->config, &options, &resample, err));
     point->digest = at->evaluation.result.digest;
     kvt_point_values(columns, &at->evaluation, point->values);
     kvt_evaluation_release(&at->evaluation);
@@ -231,7 +220,7 @@ static enum kvt_status run(struct kvt_point *point, struct workplace *at,
 
 enum kvt_status kvt_point_run(struct kvt_point *point, const struct kvt_points *points,
                               int64_t number, const struct kvt_point_columns *columns,
-                              const struct kvt_point_how *how, struct kvt_err *err)
+                              int32_t resamples, const struct kvt_stop *stop, struct kvt_err *err)
 {
     struct kvt_err own = {0};
     struct workplace *at = malloc(sizeof *at);
@@ -240,10 +229,9 @@ enum kvt_status kvt_point_run(struct kvt_point *point, const struct kvt_points *
     point->status = KVT_OK;
     point->digest = 0;
     point->message[0] = '\0';
-    enum kvt_status status =
-        kvt_points_choose(points, number, how->more, how->more_count, &at->config, &own);
+    enum kvt_status status = kvt_points_choose(points, number, NULL, 0, &at->config, &own);
     if (status == KVT_OK) {
-        status = run(point, at, columns, how, &own);
+        status = run(point, at, columns, resamples, stop, &own);
         kvt_config_release(&at->config);
     }
     free(at);

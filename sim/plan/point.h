@@ -51,21 +51,12 @@ int32_t kvt_point_column(const struct kvt_point_columns *columns, const char *na
 void kvt_point_values(const struct kvt_point_columns *columns, const struct kvt_evaluation *e,
                       double values[]);
 
-/* How points are run. */
-struct kvt_point_how {
-    int32_t resamples;
-    bool with_faults;        /* the strikes of faults.plan fall */
-    const char *const *more; /* further sets over those of the point */
-    int32_t more_count;
-    const struct kvt_stop *stop; /* NULL: never */
-};
-
-/* Run one point; point->values has room for the columns. What is wrong with the point itself (its
- * config, its layout, its limits) goes into point; only KVT_EINTR, KVT_ENOMEM and KVT_EDEVICE are
- * statuses. */
+/* Run one point as `simulate` would, and its resamples; point->values has room for the columns.
+ * What is wrong with the point itself (its config, its layout, its limits) goes into point; other
+ * failures end the job. stop may be NULL. */
 enum kvt_status kvt_point_run(struct kvt_point *point, const struct kvt_points *points,
                               int64_t number, const struct kvt_point_columns *columns,
-                              const struct kvt_point_how *how, struct kvt_err *err);
+                              int32_t resamples, const struct kvt_stop *stop, struct kvt_err *err);
 
 /* A point as bytes and back, for journals and other ranks. pack fills out[kvt_point_bytes_max] and
  * returns how many bytes it used; unpack is false for what no pack made with these columns. */

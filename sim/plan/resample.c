@@ -51,10 +51,11 @@ static enum kvt_status run_one(struct kvt_resamples *resamples, int32_t resample
                                const struct kvt_resample_options *options, struct workplace *at,
                                struct kvt_err *err)
 {
-    struct kvt_simulate_options how = {.exact = options->exact,
-                                       .strikes = options->strikes,
-                                       .strike_count = options->strike_count,
-                                       .stop = options->stop};
+    struct kvt_simulate_options how = {.exact = options->exact, .stop = options->stop};
+    if (base->faults != NULL) {
+        how.strikes = base->faults->strikes;
+        how.strike_count = base->faults->count;
+    }
     struct kvt_arena arena;
     KVT_TRY(kvt_arena_init(&arena, SUMMARY_BYTES, err));
     kvt_error_factors_init(&at->errors, options->seed, (uint64_t)resample);

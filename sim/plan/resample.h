@@ -37,8 +37,6 @@ struct kvt_resample_options {
     int32_t count; /* 1 to KVT_RESAMPLES_MAX */
     uint64_t seed; /* of the errors: the run's seed, unless runs of several seeds share them */
     bool exact;    /* every decode step by itself */
-    const struct kvt_strike *strikes; /* those of the base; NULL: no faults; borrowed */
-    int32_t strike_count;
     /* One more value of each run, under this name, which no metric has; NULL: none. */
     const char *extra_name;
     double (*extra)(const struct kvt_simulation *run);
@@ -58,8 +56,9 @@ struct kvt_interval {
     double low, high;
 };
 
-/* point is the summary of base, which ran. KVT_EINTR when stopped: then nothing is to be read.
- * Other failures are those of the first resample that failed. Release in any case. */
+/* point is the summary of base, which ran; its strikes fall in each resample too. KVT_EINTR when
+ * stopped: then nothing is to be read. Other failures are those of the first resample that failed.
+ * Release in any case. */
 enum kvt_status kvt_resample(struct kvt_resamples *resamples, const struct kvt_simulation *base,
                              const struct kvt_summary *point,
                              const struct kvt_resample_options *options, struct kvt_err *err);

@@ -100,8 +100,7 @@ static void run_some(struct job *job, int64_t from, int64_t to)
         if (is_stopped(job))
             continue;
         if (candidate->state == KVT_CANDIDATE_MISSES)
-            kvt_candidate_assess(candidate, search->points, job->order[k], &search->columns, &how,
-                                 NULL, &why);
+            kvt_candidate_assess(candidate, search, job->order[k], &how, NULL, &why);
         note(job, &why);
     }
 }
@@ -119,8 +118,7 @@ static bool find_best(struct job *job, int64_t count)
         if (candidate->state != KVT_CANDIDATE_MEETS)
             continue;
         if (plan->resamples > 0 &&
-            kvt_candidate_assess(candidate, search->points, job->order[k], &search->columns, &how,
-                                 NULL, &why) != KVT_OK) {
+            kvt_candidate_assess(candidate, search, job->order[k], &how, NULL, &why) != KVT_OK) {
             job->status = why.status;
             job->err = why;
         } else if (candidate->state == KVT_CANDIDATE_MEETS) {
@@ -237,8 +235,8 @@ static void run_pruned(struct job *job)
         for (int64_t k = from; k < to; k++) {
             struct kvt_err why = {0};
             if (!is_stopped(job))
-                kvt_candidate_assess(&search->candidates[job->order[k]], search->points,
-                                     job->order[k], &search->columns, &how, NULL, &why);
+                kvt_candidate_assess(&search->candidates[job->order[k]], search, job->order[k],
+                                     &how, NULL, &why);
             if (why.status != KVT_OK)
                 note(job, &why);
         }

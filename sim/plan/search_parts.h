@@ -10,9 +10,7 @@
 struct kvt_assess_how {
     int32_t resamples;
     bool prune;
-    bool whole_only; /* without the fleets that lost replicas */
-    const char *const *more;
-    int32_t more_count; /* at most 4 */
+    const char *more; /* a further set over those of its point; NULL: none */
     const struct kvt_stop *stop;
 };
 
@@ -21,12 +19,12 @@ enum kvt_status kvt_candidate_price(struct kvt_candidate *candidate,
                                     const struct kvt_points *points, int64_t number,
                                     struct kvt_err *err);
 
-/* Run a candidate that has a price, and judge it: state, worst, values, message, and confidence
- * when there are resamples. rate, which may be NULL, gets the arrivals' rate. KVT_EINTR,
- * KVT_ENOMEM. */
+/* Run a candidate, point `number` of the search, that has a price, and judge it: state, worst,
+ * values, message, and confidence when there are resamples. rate, which may be NULL, gets the
+ * arrivals' rate. What is wrong with the candidate is its message; failures are those that end the
+ * job (point.h). */
 enum kvt_status kvt_candidate_assess(struct kvt_candidate *candidate,
-                                     const struct kvt_points *points, int64_t number,
-                                     const struct kvt_point_columns *columns,
+                                     const struct kvt_search *search, int64_t number,
                                      const struct kvt_assess_how *how, double *rate,
                                      struct kvt_err *err);
 

@@ -181,7 +181,6 @@ static enum kvt_status lend_trace(struct kvt_simulation *simulation,
                          sizeof *base->trace.arrival, "arrivals", &simulation->trace.arrival, err);
 }
 
-/* base: NULL, or the run that lends what errors leave as it is. */
 static enum kvt_status take_faults(struct kvt_simulation *simulation,
                                    const struct kvt_simulate_options *options, struct kvt_err *err)
 {
@@ -205,6 +204,7 @@ static enum kvt_status take_faults(struct kvt_simulation *simulation,
     return KVT_OK;
 }
 
+/* base: NULL, or the run that lends what errors leave as it is. */
 static enum kvt_status setup(struct kvt_simulation *simulation, const struct kvt_simulation *base,
                              struct kvt_error_factors *errors,
                              const struct kvt_simulate_options *options, struct kvt_err *err)
@@ -245,6 +245,19 @@ static enum kvt_status setup(struct kvt_simulation *simulation, const struct kvt
     return options->strikes != NULL ? take_faults(simulation, options, err) : KVT_OK;
 }
 
+static enum kvt_status take_plan(struct kvt_simulation *simulation,
+                                 struct kvt_simulate_options *how, struct kvt_err *err)
+{
+    const struct kvt_config *config = simulation->config;
+    if (config->faults.plan.count == 0)
+        return KVT_OK;
+    simulation->plan = malloc(KVT_STRIKES_MAX * sizeof *simulation->plan);
+    if (simulation->plan == NULL)
+        return kvt_err_set(err, KVT_ENOMEM, "no memory for a fault plan");
+    how->strikes = simulation->plan;
+    return kvt_fault_plan(config, simulation->plan, &how->strike_count, err);
+}
+
 enum kvt_status kvt_simulation_init(struct kvt_simulation *simulation,
                                     const struct kvt_config *config,
                                     const struct kvt_simulate_options *options, struct kvt_err *err)
@@ -256,16 +269,17 @@ enum kvt_status kvt_simulation_init(struct kvt_simulation *simulation,
                           "--set %s=...",
                           kvt_config_domain(config, 0)->path);
     double start = kvt_wall_seconds();
-    enum kvt_status status = KVT_OK;
+    struct kvt_simulate_options how = *options;
+    enum kvt_status status = options->planned ? take_plan(simulation, &how, err) : KVT_OK;
     if (options->trace != NULL) {
         simulation->trace = *options->trace;
         *options->trace = (struct kvt_trace){0};
-    } else {
+    } else if (status == KVT_OK) {
         status = read_load(simulation, err);
     }
     double read = kvt_wall_seconds();
     if (status == KVT_OK)
-        status = setup(simulation, NULL, NULL, options, err);
+        status = setup(simulation, NULL, NULL, &how, err);
     simulation->read_s = read - start;
     simulation->setup_s = kvt_wall_seconds() - read;
     if (status != KVT_OK)
@@ -331,6 +345,7 @@ void kvt_simulation_release(struct kvt_simulation *simulation)
             kvt_fleet_release(simulation->fleet);
     }
     free(simulation->fleet);
+    free(simulation->plan);
     free(simulation->config_text);
     *simulation = (struct kvt_simulation){0};
 }

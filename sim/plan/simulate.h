@@ -21,7 +21,8 @@ struct kvt_simulate_options {
     bool exact;                       /* every decode step by itself */
     bool tokens;                      /* the time of each token is wanted: exact */
     bool named;                       /* page-level records are wanted in the log */
-    const struct kvt_strike *strikes; /* NULL: no faults; names pages; borrowed */
+    bool planned;                     /* the strikes of the config's faults.plan fall */
+    const struct kvt_strike *strikes; /* or these; NULL: none; name pages; borrowed */
     int32_t strike_count;
     struct kvt_trace *trace; /* the requests, instead of the workload's; taken over. NULL: none */
     FILE *talk;              /* warnings of the cost model; NULL: none */
@@ -41,6 +42,7 @@ struct kvt_simulation {
     struct kvt_des des;
     kvt_ticks *patience; /* when clients go away; NULL: nobody does */
     struct kvt_guards guards[KVT_ROLE_COUNT];
+    struct kvt_strike *plan;     /* of faults.plan; NULL: not wanted, or there is none */
     struct kvt_faults *faults;   /* in the arena; NULL: none */
     struct kvt_token_log tokens; /* zeroed: not wanted */
     struct kvt_result_replica *replicas;

@@ -248,8 +248,6 @@ static void work(struct job *job)
 {
     double values[KVT_POINT_COLUMNS_MAX];
     const struct kvt_point_columns *columns = &job->sweep->columns;
-    const struct kvt_point_how how = {.resamples = job->sweep->resamples,
-                                      .stop = job->options->stop};
     struct kvt_point point = {.values = values};
     unsigned char *bytes = malloc(sizeof(int64_t) + kvt_point_bytes_max(columns));
     struct batch batch = {0, 0};
@@ -260,7 +258,8 @@ static void work(struct job *job)
     }
     while (bytes != NULL && (number = take(job, &batch)) >= 0) {
         struct kvt_err err = {0};
-        if (kvt_point_run(&point, job->sweep->points, number, columns, &how, &err) == KVT_OK) {
+        if (kvt_point_run(&point, job->sweep->points, number, columns, job->sweep->resamples,
+                          job->options->stop, &err) == KVT_OK) {
             give(job, number, &point, bytes);
             continue;
         }
