@@ -44,6 +44,7 @@
     X(journal)          \
     X(bench_result)     \
     X(compare)          \
+    X(damaged)          \
     X(report)           \
     X(perfetto)         \
     X(exchange)         \

@@ -85,6 +85,54 @@ static void results_of_sglang_are_a_run_a_line(void)
     "\"model_id\": \"m\", \"request_rate\": \"inf\", \"total_input_tokens\": 9, "                  \
     "\"total_output_tokens\": 9, \"output_throughput\": 5"
 
+#define DETAILS GOOD ", \"completed\": 2, \"input_lens\": [1, 2], \"output_lens\": [3, 1]"
+
+/* What does not belong to the requests is not used; requests that failed are left out. */
+static void details_are_used_as_far_as_they_fit(void)
+{
+    static const struct {
+        const char *text;
+        int32_t detailed, ttfts, tpots, e2els, itls;
+        int32_t first_input;
+    } rows[] = {
+        {"{" GOOD ", \"completed\": 2}", 0, 0, 0, 0, 0, 0},
+        {"{" GOOD ", \"completed\": 2, \"input_lens\": [], \"output_lens\": []}", 0, 0, 0, 0, 0, 0},
+        {"{" GOOD ", \"completed\": 2, \"input_lens\": [4], \"output_lens\": null}", 0, 0, 0, 0, 0,
+         0},
+        {"{" DETAILS "}", 2, 0, 0, 0, 0, 1},
+        {"{" DETAILS ", \"start_times\": [7]}", 2, 0, 0, 0, 0, 1},
+        {"{" DETAILS ", \"start_times\": [5, 4]}", 2, 0, 0, 0, 0, 2},
+        {"{" DETAILS ", \"start_times\": [5, 5]}", 2, 0, 0, 0, 0, 1},
+        {"{" DETAILS ", \"ttfts\": [1]}", 2, 0, 0, 0, 0, 1},
+        {"{" DETAILS ", \"ttfts\": [1, 2]}", 2, 2, 0, 0, 0, 1},
+        {"{" DETAILS ", \"ttfts\": [1, 2], \"itls\": [[1, 1]]}", 2, 2, 0, 0, 0, 1},
+        {"{" DETAILS ", \"ttfts\": [1, 2], \"itls\": [[1, 1], []]}", 2, 2, 1, 2, 2, 1},
+        {"{" DETAILS ", \"ttfts\": [1, 2], \"latencies\": [0.5, 3]}", 2, 2, 0, 2, 0, 1},
+        {"{" GOOD ", \"completed\": 1, \"input_lens\": [0, 5], \"output_lens\": [1, 2],"
+         " \"ttfts\": [1, 2], \"latencies\": [2, 3]}",
+         1, 1, 1, 1, 0, 5},
+        {"{" GOOD ", \"completed\": 1, \"input_lens\": [3, 5], \"output_lens\": [0, 2],"
+         " \"ttfts\": [1, 2], \"itls\": [[], [1]]}",
+         1, 1, 1, 1, 1, 5},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct kvt_bench_file file;
+        struct kvt_err err;
+        CHECK_OK(parse(&file, rows[i].text, &err), err);
+        if (file.count == 0)
+            continue;
+        const struct kvt_bench_run *run = &file.runs[0];
+        CHECK_I64(run->detailed, rows[i].detailed, rows[i].text);
+        CHECK_I64(run->ttft.count, rows[i].ttfts, rows[i].text);
+        CHECK_I64(run->tpot.count, rows[i].tpots, rows[i].text);
+        CHECK_I64(run->e2el.count, rows[i].e2els, rows[i].text);
+        CHECK_I64(run->itl.count, rows[i].itls, rows[i].text);
+        if (run->detailed > 0)
+            CHECK_I64(run->input[0], rows[i].first_input, rows[i].text);
+        kvt_bench_file_release(&file);
+    }
+}
+
 static void bad_results_are_refused_with_file_line_and_field(void)
 {
     static const struct {
@@ -126,6 +174,41 @@ static void bad_results_are_refused_with_file_line_and_field(void)
         {"{\"model_id\": \"m\", \"request_rate\": 1, \"completed\": 1, "
          "\"total_input_tokens\": 9, \"total_output_tokens\": 9}",
          "want a measured throughput or latency, found none"},
+        {"true", "bench.json:1: want a JSON object, found true"},
+        {"null", "bench.json:1: want a JSON object, found null"},
+        {"{" GOOD ", \"completed\": 2, \"mean_ttft_ms\": false}",
+         "field \"mean_ttft_ms\": want a number, found false"},
+        {"{" GOOD ", \"completed\": 2, \"mean_ttft_ms\": {}}",
+         "field \"mean_ttft_ms\": want a number, found an object"},
+        {"{" GOOD ", \"completed\": 2, \"mean_ttft_ms\": 1e300}", "want a number of at least 0"},
+        {"{" GOOD ", \"completed\": null}", "field \"completed\": wanted in a benchmark result"},
+        {"{\"model_id\": \"m\", \"completed\": 1, \"total_input_tokens\": 9, "
+         "\"total_output_tokens\": 9, \"output_throughput\": 5}",
+         "field \"request_rate\": wanted in a benchmark result, not found"},
+        {"{\"model_id\": \"m\", \"request_rate\": null, \"completed\": 1}",
+         "field \"total_input_tokens\": wanted in a benchmark result, not found"},
+        {"{\"model_id\": \"m\", \"request_rate\": 1, \"completed\": 3e9, "
+         "\"total_input_tokens\": 4e9, \"total_output_tokens\": 4e9}",
+         "field \"completed\": want at most 2147483647, got 3e+09"},
+        {"{\"model_id\": \"m\", \"request_rate\": 1, \"completed\": 3, \"total_input_tokens\": 3, "
+         "\"total_output_tokens\": 2}",
+         "field \"total_output_tokens\": want at least one token"},
+        {"{" GOOD ", \"completed\": 2, \"input_lens\": [1], \"output_lens\": [67108865]}",
+         "field \"output_lens\": want whole numbers from 0 to 67108864, item 0 is not"},
+        {"{" GOOD ", \"completed\": 2, \"input_lens\": [\"1\"], \"output_lens\": [1]}",
+         "field \"input_lens\": want whole numbers"},
+        {"{" DETAILS ", \"start_times\": [0, \"1\"]}",
+         "field \"start_times\": want numbers, item 1 is a text"},
+        {"{" DETAILS ", \"ttfts\": [0.5, -1]}", "field \"ttfts\": want seconds, item 1 is not"},
+        {"{" DETAILS ", \"ttfts\": [0.5, \"x\"]}", "field \"ttfts\": want seconds, item 1 is not"},
+        {"{" DETAILS ", \"ttfts\": [0.5, 1e9]}", "field \"ttfts\": want seconds, item 1 is not"},
+        {"{" DETAILS ", \"ttfts\": {}}", "field \"ttfts\": want a list, found an object"},
+        {"{" DETAILS ", \"ttfts\": [1, 1], \"itls\": [[], 3]}",
+         "field \"itls\": want a list for each request, item 1 is not"},
+        {"{" DETAILS ", \"ttfts\": [1, 1], \"itls\": [[], [null]]}",
+         "field \"itls\": want seconds, item 0 is not"},
+        {"{" DETAILS ", \"ttfts\": [1, 1], \"latencies\": [2, true]}",
+         "field \"latencies\": want seconds, item 1 is not"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct kvt_bench_file file;
@@ -133,6 +216,7 @@ static void bad_results_are_refused_with_file_line_and_field(void)
         CHECK_FAILS(parse(&file, rows[i].text, &err), err, KVT_ECONFIG);
         CHECK_HOLDS(err.text, rows[i].message, "");
         CHECK_NOTE(file.runs == NULL && file.count == 0, "nothing is left");
+        CHECK_NOTE(strchr(err.text, '\n') == NULL, "the first mistake of a run is told");
     }
     struct kvt_bench_file file;
     struct kvt_err err = {0};
@@ -143,6 +227,7 @@ static void bad_results_are_refused_with_file_line_and_field(void)
 const struct check_test check_bench_result[] = {
     {"a result of vLLM is read", a_result_of_vllm_is_read, false},
     {"results of SGLang are a run a line", results_of_sglang_are_a_run_a_line, false},
+    {"details are used as far as they fit", details_are_used_as_far_as_they_fit, false},
     {"bad results are refused with file, line and field",
      bad_results_are_refused_with_file_line_and_field, false},
     {NULL, NULL, false},

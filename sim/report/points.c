@@ -48,7 +48,11 @@ static enum kvt_status read_numbers(struct kvt_points_page *page, const char *gr
     int64_t rows;
     snprintf(path, sizeof path, "%.30s/%.60s", group, name);
     if (!kvt_run_reader_has(&page->reader, path))
-        return KVT_OK;
+        return page->reader.unread == KVT_OK
+                   ? KVT_OK
+                   : kvt_err_at(err, page->reader.unread,
+                                (struct kvt_where){page->reader.path, 0, 0}, "/%s cannot be read",
+                                path);
     KVT_TRY(kvt_run_reader_column(&page->reader, path, to, &rows, err));
     return rows == page->rows ? KVT_OK : damaged(page, err);
 }

@@ -52,6 +52,9 @@ CASES = [
     ),
     Case("report", "report @/run.h5 -o $/page.html", ["page.html"]),
     Case("report-svg", "report @/run.h5 --svg $", None),
+    Case("report-sweep", "report @/sweep.h5 -o $/page.html", ["page.html"], samples=1),
+    Case("report-plan", "report @/plan.h5 -o $/page.html", ["page.html"], samples=1),
+    Case("report-beside", "report @/run.h5 --compare @/bench.jsonl -o $/page.html", ["page.html"], samples=1),
     Case(
         "calibrate",
         "calibrate @/own.csv --gpu @/my-cpu.yaml --stack own -q -o $/own.yaml",
@@ -73,6 +76,10 @@ CASES = [
     Case("model-import", "model import @/hf.json -q -o $/model.yaml", ["model.yaml"]),
     Case("config", f"config check {QUICKSTART}", []),
     Case("diff", "diff @/run.h5 @/run.h5", []),
+    Case("diff-json", "diff @/run.h5 @/run.h5 --format json", [], samples=1),
+    Case("simulate-json", f"simulate {QUICKSTART} -q --set workload.trace=@/two.csv --format json --resamples 2",
+         [], samples=1),
+    Case("capacity-json", f"capacity {QUICKSTART} --format json", [], samples=1),
     Case("validate", "validate tests/runtime/validate-tiny.yaml --short -q", []),
 ]
 
@@ -148,6 +155,16 @@ def prepare(world):
             "backend": "sglang", "request_rate": float("inf"), "max_concurrency": load, "completed": 64,
             "total_throughput": 1, "total_input_tokens": 32000, "total_output_tokens": 3840, **metric}))
     write("bench.jsonl", "\n".join(results) + "\n")
+    for command, config, sets in (
+        ("sweep", "sweep", ["fleet.serve.gpu=l40s", "workload.closed.requests=8",
+                            "workload.closed.concurrency={choices: [1, 2]}"]),
+        ("plan", "plan-split", ["plan.resamples=2", "workload.open.requests=8"]),
+    ):
+        subprocess.run(
+            [world.kvtwin, command, f"configs/examples/{config}.yaml", "-q", "-o", f"{world.inputs}/{command}.h5",
+             *(word for text in sets for word in ("--set", text))],
+            check=True, capture_output=True,
+        )
     subprocess.run(
         [world.kvtwin, "simulate", QUICKSTART, "-q", "--set", f"workload.trace={world.inputs}/two.csv",
          "-o", f"{world.inputs}/run.h5", "--decisions"],
