@@ -56,6 +56,7 @@ static void name_guard(const struct kvt_config *config, struct kvt_inject_row *r
                      kvt_guard_names[kind]);
             row->check = guard->check;
             row->on_hit = guard->on_hit;
+            row->looks = row->looks || (KVT_GUARDS_LOOK >> kind & 1) != 0;
             if (kind == KVT_GUARD_TAG_SIDE || kind == KVT_GUARD_TAG_INBAND)
                 row->tag_bits = guard->tag_bits;
         }

@@ -15,6 +15,7 @@ struct kvt_inject_row { /* of the matrix, or of a plan */
     char config[KVT_INJECT_NAME_BYTES], guard[KVT_INJECT_NAME_BYTES];
     enum kvt_guard_check check;
     enum kvt_on_hit on_hit;
+    bool looks;       /* a guard of it has a check and an action on a hit */
     int32_t tag_bits; /* 0: no tag */
     bool planned, rated;
     enum kvt_fault_estimator estimator; /* of a rated one */

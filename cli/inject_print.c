@@ -17,8 +17,7 @@ static const char *guard_text(const struct kvt_inject_row *row,
     char bits[24] = "";
     if (row->tag_bits > 0)
         snprintf(bits, sizeof bits, "%d bits, ", row->tag_bits);
-    if (strpbrk(row->guard, "-") == NULL && strcmp(row->guard, "digest") != 0 &&
-        strcmp(row->guard, "canary") != 0)
+    if (!row->looks)
         snprintf(out, KVT_INJECT_NAME_BYTES + 64, "%s", row->guard);
     else
         snprintf(out, KVT_INJECT_NAME_BYTES + 64, "%s (%s%s%s%s)", row->guard, bits,

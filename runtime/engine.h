@@ -3,7 +3,7 @@
  *
  * An engine stands behind every replica of a fleet: a device with the memory of that GPU, the
  * model's weights, a pool of real pages, and the kernels of a step. A driver moves the core
- * (sim/des/engine.h in free running, replay.h along a recorded order) and tells the engine of its
+ * (sim/des/engine.h in free running, drive.h along a recorded order) and tells the engine of its
  * calls; the log sink tells it of retractions and returns:
  *
  *     plan      the new step is written down: which requests, which positions, which pages

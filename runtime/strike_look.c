@@ -219,10 +219,8 @@ void kvt_real_check(struct kvt_real *real, int32_t id, bool ran)
     struct kvt_real_replica *replica = kvt_real_replica_of(real, id);
     const struct kvt_planned *plan = &replica->planned[ran ? replica->last : replica->first];
     const struct kvt_guards *guards = kvt_real_guards(real, id);
-    const uint32_t seeing = 1U << KVT_GUARD_TAG_SIDE | 1U << KVT_GUARD_TAG_INBAND |
-                            1U << KVT_GUARD_DIGEST | 1U << KVT_GUARD_CANARY;
     kvt_real_allocator(real, id);
-    if ((guards->on & seeing) == 0 || ran != (guards->check == KVT_CHECK_AFTER_STEP))
+    if ((guards->on & KVT_GUARDS_LOOK) == 0 || ran != (guards->check == KVT_CHECK_AFTER_STEP))
         return;
     if (kvt_guards_have(guards, KVT_GUARD_TAG_SIDE))
         check_side(real, id, plan, ran);

@@ -324,20 +324,20 @@ static enum kvt_status run_freely(struct work *w, struct kvt_err *err)
  * not there. */
 static enum kvt_status check_guards(const struct kvt_config *config, struct kvt_err *err)
 {
-    static const enum kvt_guard_kind absent[] = {KVT_GUARD_ZERO_ON_FREE, KVT_GUARD_TAG_INBAND,
-                                                 KVT_GUARD_DIGEST, KVT_GUARD_CANARY,
-                                                 KVT_GUARD_QUARANTINE};
+    const unsigned run = 1U << KVT_GUARD_NONE | 1U << KVT_GUARD_FIFO |
+                         1U << KVT_GUARD_DEFERRED_FREE | 1U << KVT_GUARD_LEASE |
+                         1U << KVT_GUARD_REQUEST_ID | 1U << KVT_GUARD_TAG_SIDE;
     for (int role = 0; role < KVT_ROLE_COUNT; role++) {
         const struct kvt_config_guard *guard = &config->roles[role].guard;
         struct kvt_where where = config->roles[role].where;
         if (!config->roles[role].present)
             continue;
-        for (size_t i = 0; i < sizeof absent / sizeof *absent; i++)
-            if (guard->on[absent[i]])
+        for (int kind = 0; kind < KVT_GUARD_COUNT; kind++)
+            if (guard->on[kind] && (run >> kind & 1) == 0)
                 return kvt_err_at(
                     err, KVT_ECONFIG, where,
                     "%s: validate runs no guard %s: want tag-side, or inject --backend",
-                    kvt_role_names[role], kvt_guard_names[absent[i]]);
+                    kvt_role_names[role], kvt_guard_names[kind]);
         if (guard->on[KVT_GUARD_TAG_SIDE] &&
             (guard->check != KVT_CHECK_BEFORE_READ || guard->on_hit != KVT_ON_HIT_ABORT))
             return kvt_err_at(err, KVT_ECONFIG, where,

@@ -58,19 +58,20 @@
 
 #define KVT_LINK_SCOPES(X) X(GPU, "gpu") X(REPLICA, "replica") X(FLEET, "fleet")
 
-/* Protection of KV pages; they combine. */
-#define KVT_GUARDS(X)                  \
-    X(NONE,          "none")           \
-    X(FIFO,          "fifo")           /* free pages are reused oldest first */ \
-    X(ZERO_ON_FREE,  "zero-on-free")   \
-    X(DEFERRED_FREE, "deferred-free")  /* freed once no step or transfer uses them */ \
-    X(LEASE,         "lease")          /* readers elsewhere hold pages for a bounded time */ \
-    X(REQUEST_ID,    "request-id")     /* messages name the request they are meant for */ \
-    X(TAG_SIDE,      "tag-side")       /* a tag per page in an array beside the pages */ \
-    X(TAG_INBAND,    "tag-inband")     /* a tag inside each page, moved with its bytes */ \
-    X(DIGEST,        "digest")         /* a checksum of each page's bytes */ \
-    X(CANARY,        "canary")         /* a record per token that chains token and position */ \
-    X(QUARANTINE,    "quarantine")     /* a page that failed a check is never used again */
+/* Protection of KV pages; they combine. X(name, text, keys, looks, help): keys of its section in a
+ * config (schema.c: keys_rules); whether it compares what a step is about to read. */
+#define KVT_GUARDS(X) \
+    X(NONE,          "none", no, 0, "no guard at all; stands alone") \
+    X(FIFO,          "fifo", no, 0, "free pages are reused oldest first") \
+    X(ZERO_ON_FREE,  "zero-on-free", no, 0, "freed pages are zeroed") \
+    X(DEFERRED_FREE, "deferred-free", no, 0, "pages are freed once no step or transfer uses them") \
+    X(LEASE,         "lease", lease, 0, "remote readers hold pages for a bounded time") \
+    X(REQUEST_ID,    "request-id", check, 0, "messages name the request they are meant for") \
+    X(TAG_SIDE,      "tag-side", tag, 1, "a tag per page in an array beside the pages") \
+    X(TAG_INBAND,    "tag-inband", tag, 1, "a tag inside each page, moved with its bytes") \
+    X(DIGEST,        "digest", check, 1, "a checksum of each page's bytes") \
+    X(CANARY,        "canary", check, 1, "a record per token that chains token and position") \
+    X(QUARANTINE,    "quarantine", no, 0, "a page that failed a check is never used again")
 
 /* When tags and digests are compared. */
 #define KVT_CHECKS(X)                  \
@@ -164,8 +165,11 @@ enum kvt_stream_mode { KVT_STREAMS(X) KVT_STREAM_COUNT };
 enum kvt_link_scope { KVT_LINK_SCOPES(X) KVT_LINK_SCOPE_COUNT };
 #undef X
 
-#define X(name, text) KVT_GUARD_##name,
+#define X(name, text, keys, looks, help) KVT_GUARD_##name,
 enum kvt_guard_kind { KVT_GUARDS(X) KVT_GUARD_COUNT };
+#undef X
+#define X(name, text, keys, looks, help) | ((looks) ? 1 << KVT_GUARD_##name : 0)
+enum { KVT_GUARDS_LOOK = 0 KVT_GUARDS(X) }; /* bits of those that look */
 #undef X
 #define X(name, text) KVT_CHECK_##name,
 enum kvt_guard_check { KVT_CHECKS(X) KVT_CHECK_COUNT };

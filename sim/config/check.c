@@ -76,9 +76,11 @@ static void check_guard(const struct checker *c, enum kvt_role role)
 {
     const struct kvt_config_guard *guard = &c->config->roles[role].guard;
     char path[64];
-    bool others = false;
-    for (int32_t i = KVT_GUARD_NONE + 1; i < KVT_GUARD_COUNT; i++)
+    bool others = false, looks = guard->on[KVT_GUARD_REQUEST_ID];
+    for (int32_t i = KVT_GUARD_NONE + 1; i < KVT_GUARD_COUNT; i++) {
         others = others || guard->on[i];
+        looks = looks || (guard->on[i] && (KVT_GUARDS_LOOK >> i & 1) != 0);
+    }
     snprintf(path, sizeof path, "fleet.%s.guard", kvt_role_names[role]);
     if (guard->on[KVT_GUARD_NONE] && others)
         complain(c, path, "want none alone, got it beside other guards");
@@ -88,9 +90,6 @@ static void check_guard(const struct checker *c, enum kvt_role role)
             complain(c, path,
                      "%s is for messages between prefill and decode: a serve role has none",
                      kvt_guard_names[between[i]]);
-    bool looks = guard->on[KVT_GUARD_REQUEST_ID] || guard->on[KVT_GUARD_TAG_SIDE] ||
-                 guard->on[KVT_GUARD_TAG_INBAND] || guard->on[KVT_GUARD_DIGEST] ||
-                 guard->on[KVT_GUARD_CANARY];
     if (guard->on[KVT_GUARD_QUARANTINE] && !looks)
         complain(c, path,
                  "quarantine is for pages that failed a check: want a tag, digest, canary or "

@@ -142,23 +142,10 @@ static const struct kvt_rule lease_rules[] = {
     END
 };
 static const struct kvt_rule no_rules[] = {END};
-#define GUARD(what, name, table, text) \
-    SECTION(name, 0, table, text, .given = KVT_AT(G, on[KVT_GUARD_##what]))
-static const struct kvt_rule guard_rules[] = {
-    GUARD(NONE, "none", no_rules, "no guard at all; stands alone"),
-    GUARD(FIFO, "fifo", no_rules, "free pages are reused oldest first"),
-    GUARD(ZERO_ON_FREE, "zero-on-free", no_rules, "freed pages are zeroed"),
-    GUARD(DEFERRED_FREE, "deferred-free", no_rules, "pages are freed once no step or transfer "
-          "uses them"),
-    GUARD(LEASE, "lease", lease_rules, "remote readers hold pages for a bounded time"),
-    GUARD(REQUEST_ID, "request-id", check_rules, "messages name the request they are meant for"),
-    GUARD(TAG_SIDE, "tag-side", tag_rules, "a tag per page in an array beside the pages"),
-    GUARD(TAG_INBAND, "tag-inband", tag_rules, "a tag inside each page, moved with its bytes"),
-    GUARD(DIGEST, "digest", check_rules, "a checksum of each page's bytes"),
-    GUARD(CANARY, "canary", check_rules, "a record per token that chains token and position"),
-    GUARD(QUARANTINE, "quarantine", no_rules, "a page that failed a check is never used again"),
-    END
-};
+#define X(what, name, keys, looks, help) \
+    SECTION(name, 0, keys##_rules, help, .given = KVT_AT(G, on[KVT_GUARD_##what])),
+static const struct kvt_rule guard_rules[] = {KVT_GUARDS(X) END};
+#undef X
 #undef G
 
 static const struct kvt_rule role_rules[] = {

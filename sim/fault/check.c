@@ -34,7 +34,7 @@ static bool would_fire(struct kvt_faults *faults, const struct kvt_guards *guard
     bool digest = kvt_guards_have(guards, KVT_GUARD_DIGEST);
     bool canary = kvt_guards_have(guards, KVT_GUARD_CANARY);
     if (d->kind == KVT_NOTHING_WRONG)
-        return side || inband || digest || canary;
+        return (guards->on & KVT_GUARDS_LOOK) != 0;
     if (d->kind == KVT_TAG_FLIPPED)
         return side || (inband && !d->stamped);
     if (d->waits)
