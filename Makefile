@@ -164,9 +164,14 @@ test: $(B)/kvtwin $(B)/check ## the quick tests, under a minute
 	$(Q)tests/traces.sh $(B)/kvtwin
 	$(Q)tests/fixed.sh $(B)/kvtwin
 
-# `all` a second time: on a bare machine mpicc, and with it the part for ranks, is there only now.
-check: bootstrap-check $(if $(filter release,$(MODE)),all twins mutants cuda cuda-emulated $(B)/swarm $(B)/replay $(ANOMALIES)) $(B)/kvtwin $(B)/check alone ## all tests, twins, lint
-	$(if $(filter release,$(MODE)),$(Q)$(MAKE) --no-print-directory all)
+check: bootstrap-check ## all tests; of the release build also twins, mutants, CUDA, notebooks, documents
+	@$(MAKE) --no-print-directory check-here
+
+# By a make of its own: on a bare machine mpicc and the like are there only now.
+ifeq ($(MODE),release)
+RELEASE := all twins mutants cuda cuda-emulated $(B)/swarm $(B)/replay $(ANOMALIES)
+endif
+check-here: $(B)/kvtwin $(B)/check alone $(RELEASE)
 	$(Q)$(B)/check --slow
 	$(Q)tests/cli.sh $(B)/kvtwin
 	$(Q)tests/traces.sh $(B)/kvtwin
@@ -176,15 +181,17 @@ check: bootstrap-check $(if $(filter release,$(MODE)),all twins mutants cuda cud
 	$(Q)tests/completion.sh $(B)/kvtwin
 	$(Q)tests/tutorial.sh $(B)/kvtwin docs/tutorial.md
 	$(Q)tests/install.sh $(MODE)
-	$(if $(filter release,$(MODE)),$(Q)$(MAKE) --no-print-directory check-validate)
-	$(if $(filter release,$(MODE)),@scripts/bootstrap.sh notebooks && scripts/notebooks.sh)
-	$(if $(filter release,$(MODE)),$(Q)tests/twins.sh $(TWINS))
-	$(if $(filter release,$(MODE)),$(Q)$(B)/swarm $(COMMIT) 300)
-	$(if $(filter release,$(MODE)),$(Q)$(B)/replay)
-	$(if $(filter release,$(MODE)),$(Q)tests/anomalies/run.py build/anomalies $(B)/kvtwin $(B)/kvtwin-shared)
-	$(if $(filter release,$(MODE)),$(Q)WALKS=10 tests/spin/check.sh $(B)/check 2)
 	$(Q)scripts/lint.sh
-	$(if $(filter release,$(MODE)),@scripts/readme.sh README.md | diff README.md - || { echo 'README.md shows old output; run make docs' >&2; exit 1; })
+	$(if $(RELEASE),@$(MAKE) --no-print-directory check-release)
+
+check-release: check-validate # of what check-here built
+	@scripts/bootstrap.sh notebooks && scripts/notebooks.sh
+	$(Q)tests/twins.sh $(TWINS)
+	$(Q)$(B)/swarm $(COMMIT) 300
+	$(Q)$(B)/replay
+	$(Q)tests/anomalies/run.py build/anomalies $(B)/kvtwin $(B)/kvtwin-shared
+	$(Q)WALKS=10 tests/spin/check.sh $(B)/check 2
+	@scripts/readme.sh README.md | diff README.md - || { echo 'README.md shows old output; run make docs' >&2; exit 1; }
 
 check-report: all ## a report in headless Chromium; pages and screenshots in build/report
 	$(Q)tests/report.sh build/kvtwin
@@ -221,16 +228,13 @@ cuda-emulated: build/emulate/check build/emulate/engine $(if $(CUDA_HERE),build/
 COMMIT := 0x$(or $(shell git rev-parse --short=8 HEAD 2>/dev/null),1)
 N      ?= 10000
 SEED   ?= 1
-.PHONY: swarm
 swarm: $(B)/swarm ## N random worlds from SEED on: every driver, every invariant, faults
 	$(Q)$(B)/swarm $(SEED) $(N)
 
-.PHONY: spin
 spin: $(B)/check ## the hand-off as a model: checked by spin, planted bugs found, its walks through the core
 	@scripts/bootstrap.sh spin
 	$(Q)tests/spin/check.sh $(B)/check
 
-.PHONY: anomalies
 MOMENTS ?= 100
 anomalies: all $(ANOMALIES) ## every command broken on purpose: each call fails, full disks, kills at MOMENTS moments, clocks that jump
 	$(Q)tests/anomalies/run.py --full --moments $(MOMENTS) build/anomalies $(B)/kvtwin $(B)/kvtwin-shared
@@ -238,21 +242,17 @@ anomalies: all $(ANOMALIES) ## every command broken on purpose: each call fails,
 bench: all $(BENCHES) ## speed: machine, commit, command, figures
 	@scripts/bench.sh build/kvtwin $(BENCHES)
 
-.PHONY: perf-gate
 perf-gate: all ## instructions of six fixed runs: none may grow by more than 3 % (RENEW=renew: count anew)
 	$(Q)tests/perf/gate.sh build/kvtwin $(RENEW)
 
-.PHONY: sanitize
 sanitize: ## the quick tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@$(MAKE) --no-print-directory MODE=sanitize test
 
-.PHONY: tsan
 tsan: ## data races of every command and suite with threads, under ThreadSanitizer and Archer
 	@scripts/bootstrap.sh tsan
 	@$(MAKE) --no-print-directory MODE=tsan build/tsan/kvtwin build/tsan/check
 	$(Q)tests/tsan.sh build/tsan/kvtwin build/tsan/check
 
-.PHONY: valgrind
 valgrind: $(B)/kvtwin $(B)/check ## memcheck over the short suites and short runs of the program
 	@scripts/bootstrap.sh valgrind
 	$(Q)tests/valgrind.sh $(B)/kvtwin $(B)/check
@@ -298,7 +298,6 @@ docs: all ## write the reference page of the configuration, and the outputs in t
 	scripts/readme.sh README.md > build/README.md
 	mv build/README.md README.md
 
-.PHONY: soak fault-study
 soak: all ## a million requests with every guard on: nothing may fire, nothing may be lost
 	build/kvtwin inject configs/examples/soak.yaml
 
@@ -351,7 +350,7 @@ clean: ## remove what was built
 	rm -rf build
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 18
 
 # ---- rules ----
 $(B)/kvtwin: $(B)/cli/main.o $(B)/libkvtwin.a
@@ -481,7 +480,8 @@ build/analyse/%.ok: %.c .clang-tidy tests/.clang-tidy Makefile
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all bootstrap bootstrap-check demo test check check-report twins mutants mutants-here bench fuzz analyse coverage coverage-here lint alone docs \
-        notebooks cuda cuda-emulated device-check \
-        install uninstall clean help
+.PHONY: all alone analyse anomalies bench bootstrap bootstrap-check check check-here check-release \
+        check-report check-validate clean coverage coverage-here cuda cuda-emulated demo device-check docs \
+        fault-real fault-study fuzz help install lint mutants mutants-here notebooks perf-gate sanitize soak \
+        spin swarm test tsan twins uninstall valgrind
 -include $(wildcard $(DEPS))
