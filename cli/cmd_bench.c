@@ -150,11 +150,15 @@ static void print_text(const struct kvt_bench *bench)
 
 static enum kvt_status check_family(const char *family, struct kvt_err *err)
 {
-    for (int i = 0; family != NULL && kvt_bench_families[i] != NULL; i++)
-        if (strcmp(family, kvt_bench_families[i]) == 0)
+    char names[400] = "";
+    for (int i = 0; kvt_bench_families[i] != NULL; i++) {
+        size_t used = strlen(names);
+        if (family == NULL || strcmp(family, kvt_bench_families[i]) == 0)
             return KVT_OK;
-    return family == NULL ? KVT_OK
-                          : kvt_err_set(err, KVT_EUSAGE, "--family: no family \"%.40s\"", family);
+        snprintf(names + used, sizeof names - used, "%s%s", i > 0 ? ", " : "",
+                 kvt_bench_families[i]);
+    }
+    return kvt_err_set(err, KVT_EUSAGE, "--family: want one of %s, got \"%.40s\"", names, family);
 }
 
 static enum kvt_status run(const struct kvt_cli *cli, struct kvt_err *err)

@@ -1,4 +1,14 @@
-/* planned.h - a step as it was planned, until it runs (engine.c, planned.c); not for others */
+/*
+ * planned.h - a step as it was planned, until it runs; for the files of the engine and of strikes
+ *
+ * With overlap the core plans step n + 1 before step n has run, and frees and hands out pages while
+ * it does. So what a step computes and what its plan did to pages is written down when it is
+ * planned and carried out when it runs: entries (rows of one request that follow each other, with
+ * their part of one page table) and operations on pages, in the order of the core's decisions.
+ *
+ * All arrays are owned and taken once, for the largest step of the replica: writing a step down
+ * allocates nothing. Pages are the core's (pool.h). Cost: O(pages of the step's requests).
+ */
 #ifndef KVT_RUNTIME_PLANNED_H
 #define KVT_RUNTIME_PLANNED_H
 

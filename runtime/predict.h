@@ -30,8 +30,7 @@ struct kvt_predictor {                  /* of one role */
 };
 
 /* Measure the kernels of a bound replica, each size in so many rounds (at most KVT_LAW_ROUNDS): its
- * pool's bytes are overwritten. Takes a second or two
- * per 0.1 s of the largest step. */
+ * pool's bytes are overwritten. Takes a second or two per 0.1 s of the largest step. */
 enum kvt_status kvt_predictor_init(struct kvt_predictor *predictor, struct kvt_runtime *runtime,
                                    int32_t replica, int32_t rounds, struct kvt_err *err);
 void kvt_predictor_release(struct kvt_predictor *predictor);

@@ -326,6 +326,9 @@ done
 run "quarantine without a guard that looks" 3 capacity configs/examples/faults.yaml \
     --set 'fleet.decode.guard={fifo: , quarantine: }'
 err_has "fleet.decode.guard: quarantine is for pages that failed a check"
+run "a guard without a check" 0 inject configs/examples/faults.yaml --trials 2 \
+    --set fleet.decode.guard=deferred-free --set 'faults.kinds=[leak]'
+out_has "guard deferred-free, percent"
 run "no plan to print" 3 inject configs/examples/faults.yaml --print-plan
 err_has "--print-plan wants faults.plan or faults.rates"
 run "a plan without a strike" 0 inject configs/examples/faults.yaml --print-plan \
@@ -618,7 +621,8 @@ full_disk "examples on a full disk" examples
 
 # ---- bench ----
 run "an unknown family" 2 bench --family gemv
-err_has 'no family "gemv"'
+err_has '--family: want one of read, copy, '
+err_has 'elementwise, got "gemv"'
 run "no CUDA, or no GPU, to measure" 7 bench --backend cuda
 out_is_empty
 run "a table that cannot be written" 4 bench -o "$work/none/own.csv"

@@ -188,21 +188,28 @@ static void stop_after(void *context, double fraction, int64_t done)
         kvt_stop_ask(&stopper->stop);
 }
 
+/* Run on so many threads until `after` points are done; w.sweep is not released. */
+static void sweep_until(int64_t after, int32_t threads, struct kvt_err *why)
+{
+    struct stopper stopper = {.after = after};
+    *why = (struct kvt_err){0};
+    CHECK_FAILS(sweep((struct kvt_sweep_options){.threads = threads,
+                                                 .output = w.output,
+                                                 .stop = &stopper.stop,
+                                                 .progress = stop_after,
+                                                 .progress_context = &stopper},
+                      why),
+                *why, KVT_EINTR);
+}
+
 static void a_stopped_sweep_goes_on_to_the_same_file(void)
 {
     if (!world_begin(small, NULL, 0))
         return;
     struct kvt_text whole = sweep_file(2, 0), text = {0};
     for (int64_t after = 3; after <= 9; after += 3) {
-        struct stopper stopper = {.after = after};
-        struct kvt_err why = {0};
-        CHECK_FAILS(sweep((struct kvt_sweep_options){.threads = 2,
-                                                     .output = w.output,
-                                                     .stop = &stopper.stop,
-                                                     .progress = stop_after,
-                                                     .progress_context = &stopper},
-                          &why),
-                    why, KVT_EINTR);
+        struct kvt_err why;
+        sweep_until(after, 2, &why);
         CHECK_HOLDS(why.text, "of 12 points; the same command goes on from there", "what to do");
         CHECK(w.sweep.done_count >= after && w.sweep.done_count < 12);
         kvt_sweep_release(&w.sweep);
@@ -227,15 +234,8 @@ static void another_seed_or_config_is_not_mixed_in(void)
     static const char *const sets[] = {"run.seed=2", "slo.ttft.p90=2 s"};
     if (!world_begin(small, NULL, 0))
         return;
-    struct stopper stopper = {.after = 2};
-    struct kvt_err why = {0};
-    CHECK_FAILS(sweep((struct kvt_sweep_options){.threads = 1,
-                                                 .output = w.output,
-                                                 .stop = &stopper.stop,
-                                                 .progress = stop_after,
-                                                 .progress_context = &stopper},
-                      &why),
-                why, KVT_EINTR);
+    struct kvt_err why;
+    sweep_until(2, 1, &why);
     kvt_sweep_release(&w.sweep);
     world_end();
     for (int i = 0; i < 2; i++) {
