@@ -139,7 +139,7 @@ static enum kvt_status write_calibration(const struct kvt_cli *cli,
 {
     char *text = NULL;
     size_t count = 0;
-    FILE *out = open_memstream(&text, &count);
+    FILE *out = kvt_memory_open(&text, &count);
     if (out == NULL)
         return kvt_err_set(err, KVT_ENOMEM, "no memory for the calibration");
     kvt_calibration_print(&fit->calibration,

@@ -284,7 +284,7 @@ static enum kvt_status write_calibration(const struct kvt_cli *cli, struct calib
         return status;
     if (c->tables.bench.given)
         add_own(cli, c, &built);
-    FILE *out = open_memstream(&text, &count);
+    FILE *out = kvt_memory_open(&text, &count);
     if (out != NULL) {
         kvt_calibration_print(
             &built,

@@ -218,7 +218,7 @@ static enum kvt_status open_store(const struct kvt_cli *cli, struct kvt_inject_s
     static struct kvt_config config;
     char *text = NULL;
     size_t bytes = 0;
-    FILE *out = open_memstream(&text, &bytes);
+    FILE *out = kvt_memory_open(&text, &bytes);
     if (out == NULL)
         return kvt_err_set(err, KVT_ENOMEM, "no memory for a journal");
     const char *estimator = kvt_cli_get(cli, "estimator");

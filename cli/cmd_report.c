@@ -119,7 +119,7 @@ static enum kvt_status write_figure(const struct shown *what, int figure, const 
     char name[64], *text = NULL;
     size_t bytes = 0;
     bool shown = false;
-    FILE *memory = open_memstream(&text, &bytes);
+    FILE *memory = kvt_memory_open(&text, &bytes);
     if (memory == NULL)
         return kvt_err_set(err, KVT_ENOMEM, "no memory for a figure");
     enum kvt_status status = print_figure(what, figure, memory, &shown, err);

@@ -344,7 +344,7 @@ char *kvt_server_config(const struct kvt_server_row *row, const struct kvt_serve
 {
     char *text = NULL;
     size_t count = 0;
-    FILE *out = open_memstream(&text, &count);
+    FILE *out = kvt_memory_open(&text, &count);
     if (out == NULL)
         return NULL;
     print_server(out, row, load);

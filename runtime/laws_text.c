@@ -552,7 +552,7 @@ enum kvt_status kvt_laws_measure(struct kvt_runtime *runtime, int32_t replica, i
     want_all(laws, spec, longest);
     if (status == KVT_OK)
         status = measure_all(laws, rounds, err);
-    laws->out = status == KVT_OK ? open_memstream(text, &bytes) : NULL;
+    laws->out = status == KVT_OK ? kvt_memory_open(text, &bytes) : NULL;
     if (status == KVT_OK && laws->out == NULL)
         status = kvt_err_set(err, KVT_ENOMEM, "no memory to write laws");
     if (status == KVT_OK) {

@@ -224,7 +224,7 @@ static void a_text_in_memory_that_is_cut_off_is_told(void)
 {
     char *text = NULL;
     size_t count = 0;
-    FILE *memory = open_memstream(&text, &count);
+    FILE *memory = kvt_memory_open(&text, &count);
     fputs("whole", memory);
     CHECK(kvt_memory_close(memory, &text));
     CHECK_TEXT(text, "whole", "");

@@ -1,4 +1,4 @@
-#define _DEFAULT_SOURCE /* realpath, readlink, flock */
+#define _GNU_SOURCE /* realpath, readlink, flock, fopencookie */
 #include "sim/base/file.h"
 
 #include <dirent.h>
@@ -263,9 +263,59 @@ void kvt_output_abandon_all(void)
             unlink(open_temps[i]);
 }
 
+/* ---- texts in memory ---------------------------------------------------------------------- */
+
+/* Borrowed, but for itself. */
+struct memory {
+    char **text;
+    size_t *count, room;
+};
+
+static ssize_t memory_write(void *cookie, const char *bytes, size_t count)
+{
+    struct memory *memory = cookie;
+    size_t whole = *memory->count + count;
+    if (whole >= memory->room) {
+        char *grown = realloc(*memory->text, 2 * whole);
+        if (grown == NULL)
+            return 0; /* which marks the stream */
+        *memory->text = grown;
+        memory->room = 2 * whole;
+    }
+    memcpy(*memory->text + *memory->count, bytes, count);
+    (*memory->text)[whole] = '\0';
+    *memory->count = whole;
+    return (ssize_t)count;
+}
+
+static int memory_end(void *cookie)
+{
+    free(cookie);
+    return 0;
+}
+
+FILE *kvt_memory_open(char **text, size_t *count)
+{
+    const cookie_io_functions_t functions = {.write = memory_write, .close = memory_end};
+    struct memory *memory = malloc(sizeof *memory);
+    FILE *file = NULL;
+    *text = calloc(1, 1);
+    *count = 0;
+    if (memory != NULL && *text != NULL) {
+        *memory = (struct memory){.text = text, .count = count, .room = 1};
+        file = fopencookie(memory, "w", functions);
+    }
+    if (file != NULL)
+        return file;
+    free(memory);
+    free(*text);
+    *text = NULL;
+    return NULL;
+}
+
 bool kvt_memory_close(FILE *memory, char *const *text)
 {
-    bool whole = ferror(memory) == 0;
+    bool whole = fflush(memory) == 0 && ferror(memory) == 0;
     return fclose(memory) == 0 && whole && *text != NULL;
 }
 

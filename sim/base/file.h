@@ -55,9 +55,12 @@ void kvt_output_abandon(struct kvt_output *output);
 /* Remove every temporary still open; for the exit path of a signal. */
 void kvt_output_abandon_all(void);
 
-/* Close a stream of open_memstream; whether its text is whole. A write for which there was no
- * memory shows in ferror alone, or in a *text of NULL: fclose succeeds with a part, or with
- * nothing. */
+/* A stream into memory: *text is malloc'ed, ends with a zero byte beyond its *count bytes, and is
+ * the caller's to free once the stream is closed. NULL, and *text of NULL, without memory. (What
+ * open_memstream of glibc has no room for is lost without a sign.) */
+FILE *kvt_memory_open(char **text, size_t *count);
+
+/* Close it; whether the text is whole. Without memory for a write it is not. */
 bool kvt_memory_close(FILE *memory, char *const *text);
 
 /* Write all of text to path as one output. */

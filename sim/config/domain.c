@@ -65,7 +65,7 @@ static const char *choice_text(struct kvt_reader *r, const struct kvt_rule *rule
     char *text = NULL;
     size_t count;
     bool whole = false;
-    FILE *out = open_memstream(&text, &count);
+    FILE *out = kvt_memory_open(&text, &count);
     if (out != NULL) {
         choice_print(r, rule, node, out);
         whole = kvt_memory_close(out, &text);

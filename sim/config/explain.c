@@ -94,7 +94,7 @@ char *kvt_config_explain(const char *path, struct kvt_err *err)
                     near != NULL ? "\"" : "");
         return NULL;
     }
-    FILE *out = open_memstream(&text, &bytes);
+    FILE *out = kvt_memory_open(&text, &bytes);
     if (out != NULL) {
         print_rule(rule, path, out);
         if (kvt_memory_close(out, &text))

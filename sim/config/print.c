@@ -108,7 +108,7 @@ static bool print_section(struct printer *printer, const struct kvt_rule *rule, 
     size_t count = 0;
     if (print_by_name(rule, field, indent, out))
         return true;
-    FILE *inner = open_memstream(&text, &count);
+    FILE *inner = kvt_memory_open(&text, &count);
     if (inner == NULL) {
         printer->failed = true;
         return false;
@@ -140,7 +140,7 @@ static bool print_value(struct printer *printer, const struct kvt_rule *rule, co
 {
     char *text = NULL;
     size_t count = 0;
-    FILE *inner = open_memstream(&text, &count);
+    FILE *inner = kvt_memory_open(&text, &count);
     if (inner == NULL) {
         printer->failed = true;
         return false;
@@ -183,7 +183,7 @@ char *kvt_config_print(const struct kvt_config *config)
 {
     char *text = NULL;
     size_t count = 0;
-    FILE *out = open_memstream(&text, &count);
+    FILE *out = kvt_memory_open(&text, &count);
     if (out == NULL)
         return NULL;
     fputs("# every key; those in comments are left to what they say\n", out);

@@ -135,7 +135,7 @@ static char *print_schema(const char *head, section_printer print)
 {
     char *text = NULL;
     size_t count = 0;
-    struct page page = {.out = open_memstream(&text, &count)};
+    struct page page = {.out = kvt_memory_open(&text, &count)};
     if (page.out == NULL)
         return NULL;
     fputs(head, page.out);

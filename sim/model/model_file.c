@@ -444,7 +444,7 @@ char *kvt_model_print(const struct kvt_model *model)
 {
     char *text = NULL;
     size_t count = 0;
-    FILE *file = open_memstream(&text, &count);
+    FILE *file = kvt_memory_open(&text, &count);
     if (file == NULL)
         return NULL;
     struct kvt_model usual = *model;
