@@ -240,9 +240,9 @@ static bool parse_text(const struct kvt_rule *rule, const struct kvt_yaml *node,
     bool in_file = node->where.line > 0;
     const char *folder = rule->kind == KVT_RULE_PATH && in_file ? store->folder : "";
     char *joined = kvt_path_join(folder, node->text);
-    const char *kept = joined != NULL ? kvt_store_text(store, joined) : NULL;
+    *(const char **)field = joined != NULL ? kvt_store_text(store, joined) : NULL;
+    store->is_full = store->is_full || joined == NULL; /* told by whoever filled the store */
     free(joined);
-    *(const char **)field = kept; /* NULL is noticed by the caller, who owns the status */
     return true;
 }
 
