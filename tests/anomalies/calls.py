@@ -38,6 +38,8 @@ def part_calls(world):
             codes = {0, 4, 5} | ({1} if case.name == "validate" else set())
             if kind in ("h5", "read", "open"):
                 codes |= {3}  # what cannot be read is no config, or no run
+            if kind in ("write", "fsync", "rename"):
+                codes -= {0}  # what is lost then nobody knows
             program = world.shared if kind in ("h5", "close") else None
             most = None if world.full or world.paths else case.samples
             told.append(fail_each(world, case, kind, program, codes, most))
@@ -60,8 +62,9 @@ def part_resume(world):
             folder = world.folder()
             for name, text in journals.items():
                 open(f"{folder}/{name}", "wb").write(text)
+            paths = {"KVT_FAIL_PATHS": "1"} if kind == "malloc" else {}  # of thousands, each path once
             return world.run(case, program=world.shared if kind == "malloc" else None, folder=folder,
-                             KVT_FAIL=f"{kind}:{n}")
+                             KVT_FAIL=f"{kind}:{n}", **paths)
 
         def job(kind, n):
             def one():
