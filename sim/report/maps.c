@@ -36,7 +36,8 @@ static double map_height(const struct kvt_report_memory *memory)
     int32_t listed = 0;
     for (int32_t i = 0; i < memory->entry_count; i++)
         listed += is_listed(memory, i);
-    return 66 + 16.0 * ((listed + 1) / 2);
+    int32_t lines = (listed + 1) / 2;
+    return 66 + 16.0 * lines;
 }
 
 static void draw_map(const struct kvt_report_memory *memory, double y, FILE *out)
@@ -59,7 +60,8 @@ static void draw_map(const struct kvt_report_memory *memory, double y, FILE *out
         x += part;
         if (!is_listed(memory, i))
             continue;
-        double at = left + (listed % 2) * (width / 2 + 8), line = y + 63 + 16.0 * (listed / 2);
+        int32_t above = listed / 2;
+        double at = left + (listed % 2) * (width / 2 + 8), line = y + 63 + 16.0 * above;
         listed++;
         fprintf(out,
                 "<rect class=\"b c%d\" x=\"%.1f\" y=\"%.1f\" width=\"9\" height=\"9\"/>"
