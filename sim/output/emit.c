@@ -1,6 +1,7 @@
 /*
  * emit.c - a summary for programs: JSON and CSV
  */
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -94,8 +95,12 @@ int32_t kvt_timing_list(const struct kvt_result *result, struct kvt_metric out[K
 
 json_t *kvt_json_text(const char *text)
 {
+    int before = errno;
+    errno = 0;
     json_t *value = json_string(text);
-    if (value != NULL)
+    bool full = errno == ENOMEM;
+    errno = full ? ENOMEM : before;
+    if (value != NULL || full)
         return value;
     char ascii[256];
     snprintf(ascii, sizeof ascii, "%s", text);

@@ -1,5 +1,6 @@
 #include "sim/output/exchange.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -248,8 +249,8 @@ static enum kvt_status print_sglang(FILE *file, const struct kvt_summary *summar
     return KVT_OK;
 }
 
-enum kvt_status kvt_exchange_write(enum kvt_exchange format, const struct kvt_summary *summary,
-                                   FILE *file, struct kvt_err *err)
+static enum kvt_status print_as(enum kvt_exchange format, const struct kvt_summary *summary,
+                                FILE *file, struct kvt_err *err)
 {
     switch (format) {
     case KVT_EXCHANGE_VLLM:
@@ -262,4 +263,13 @@ enum kvt_status kvt_exchange_write(enum kvt_exchange format, const struct kvt_su
         break;
     }
     return KVT_OK;
+}
+
+/* What jansson has no memory for, it leaves out; errno tells. */
+enum kvt_status kvt_exchange_write(enum kvt_exchange format, const struct kvt_summary *summary,
+                                   FILE *file, struct kvt_err *err)
+{
+    errno = 0;
+    KVT_TRY(print_as(format, summary, file, err));
+    return errno == ENOMEM ? kvt_err_set(err, KVT_ENOMEM, "no memory for the export") : KVT_OK;
 }

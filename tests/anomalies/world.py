@@ -36,7 +36,7 @@ class World:
         os.mkdir(self.inputs)
         self.failures, self.runs = [], 0
         self.lock = threading.Lock()
-        self.references = {}
+        self.references, self.said = {}, {}
 
     def folder(self):
         return tempfile.mkdtemp(dir=self.work)
@@ -82,6 +82,7 @@ class World:
                 sys.exit(f"tests/anomalies/run.py: {case.name} fails undisturbed: {result.stderr}")
             self.references[case.name] = {
                 name: open(f"{result.folder}/{name}", "rb").read() for name in result.left()}
+            self.said[case.name] = result.stdout.replace(result.folder, "")
             shutil.rmtree(result.folder)
         return self.references[case.name]
 
@@ -110,6 +111,8 @@ class World:
             for name in whole:
                 if name not in result.left():
                     self.fail(what, result, f"exit 0 without {name}")
+            if case.name != "validate" and result.stdout.replace(result.folder, "") != self.said[case.name]:
+                self.fail(what, result, "exit 0 with another output")
         for name in result.left():
             if name in whole:
                 if open(f"{result.folder}/{name}", "rb").read() != whole[name]:
