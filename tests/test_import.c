@@ -210,6 +210,40 @@ static void formats_of_quantisation_are_read(void)
          "\"fp4\"}}, "
          "\"exclude\": [\"lm_head\"]}",
          KVT_WEIGHTS_MXFP4, KVT_WEIGHTS_MXFP4, KVT_KV_BF16},
+        {"{\"quant_method\": \"quark\", \"global_quant_config\": {\"weight\": [{\"dtype\": "
+         "\"fp8_e4m3\"}]}, \"exclude\": [\"lm_head\"], \"kv_cache_scheme\": \"FP8\"}",
+         KVT_WEIGHTS_FP8, KVT_WEIGHTS_FP8, KVT_KV_FP8},
+        {"{\"quant_method\": \"quark\", \"global_quant_config\": {\"weight\": {\"dtype\": "
+         "\"int8\"}}, \"exclude\": [\"lm_head\"]}",
+         KVT_WEIGHTS_FP8, KVT_WEIGHTS_FP8, KVT_KV_BF16},
+        {"{\"quant_method\": \"quark\", \"global_quant_config\": {\"weight\": {\"dtype\": "
+         "\"uint4\"}}, \"exclude\": [\"lm_head\"], \"kv_cache_scheme\": {\"num_bits\": 4}}",
+         KVT_WEIGHTS_INT4_G128, KVT_WEIGHTS_INT4_G128, KVT_KV_NVFP4},
+        {"{\"quant_method\": \"quark\", \"global_quant_config\": {\"weight\": {\"dtype\": "
+         "\"mxfp4\"}}, \"exclude\": [\"lm_head\", \"self_attn\"]}",
+         KVT_WEIGHTS_MXFP4, KVT_WEIGHTS_BF16, KVT_KV_BF16},
+        {"{\"quant_method\": \"fp8\", \"modules_to_not_convert\": null, \"ignored_layers\": "
+         "[\"o_proj\"]}",
+         KVT_WEIGHTS_FP8, KVT_WEIGHTS_BF16, KVT_KV_BF16},
+        {"{\"quant_method\": \"auto-round\", \"w_bit\": 4, \"q_group_size\": 64}",
+         KVT_WEIGHTS_INT4_G32, KVT_WEIGHTS_INT4_G32, KVT_KV_BF16},
+        {"{\"quant_method\": \"compressed-tensors\", \"config_groups\": {\"a\": {\"weights\": "
+         "{\"num_bits\": 8, \"type\": \"float\", \"strategy\": \"block\"}}}, \"ignore\": "
+         "[\"lm_head\", \"re:.*layers\\\\.\\\\d\\\\.self_attn.*\"]}",
+         KVT_WEIGHTS_FP8_BLOCK, KVT_WEIGHTS_BF16, KVT_KV_BF16},
+        {"{\"quant_method\": \"compressed-tensors\", \"config_groups\": {\"a\": {\"targets\": "
+         "[\"model.layers.0.self_attn.o_proj\", \"model.layers.1.self_attn.o_proj\"], "
+         "\"weights\": null}, \"b\": {\"targets\": [\"Linear\"], \"weights\": {\"num_bits\": 4, "
+         "\"type\": \"float\", \"group_size\": 32}}}, \"ignore\": [\"lm_head\"]}",
+         KVT_WEIGHTS_MXFP4, KVT_WEIGHTS_BF16, KVT_KV_BF16},
+        {"{\"quant_algo\": null, \"kv_cache_quant_algo\": \"NVFP4\"}", KVT_WEIGHTS_BF16,
+         KVT_WEIGHTS_BF16, KVT_KV_NVFP4},
+        {"{\"quant_method\": \"modelopt\", \"config_groups\": {\"a\": {\"targets\": "
+         "[\"Linear\"], \"weights\": {\"num_bits\": 16}}}, \"kv_cache_quant_algo\": \"INT8\"}",
+         KVT_WEIGHTS_BF16, KVT_WEIGHTS_BF16, KVT_KV_FP8},
+        {"{\"quant_method\": \"fp8\", \"quant_algo\": \"MIXED_PRECISION\", "
+         "\"quantized_layers\": {\"model.layers.*.mlp.*\": {\"quant_algo\": \"MXFP4\"}}}",
+         KVT_WEIGHTS_MXFP4, KVT_WEIGHTS_BF16, KVT_KV_BF16},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char text[4096], notes[4096];
@@ -278,6 +312,39 @@ static void kinds_of_layers_are_told_apart(void)
         {"\"model_type\": \"hunyuan_v1_moe\", \"num_experts\": 8, \"moe_topk\": [2, 2, 2, 2], "
          "\"moe_intermediate_size\": [64, 64, 64, 64], \"num_shared_expert\": [1, 1, 1, 1]",
          0, 4},
+        {"\"model_type\": \"mistral\", \"sliding_window\": 4096, \"hybrid_layer_pattern\": "
+         "[1, 0, 1, 1]",
+         3, 0},
+        {"\"model_type\": \"llama4_text\", \"num_local_experts\": 8, \"num_experts_per_tok\": 1, "
+         "\"intermediate_size_mlp\": 1024, \"moe_layers\": [1, 2], "
+         "\"attention_chunk_size\": 1024, \"no_rope_layers\": [1, 1, 0, 0]",
+         2, 2},
+        {"\"model_type\": \"qwen3_moe\", \"num_experts\": 8, \"num_experts_per_tok\": 2, "
+         "\"moe_intermediate_size\": 64, \"mlp_layer_types\": [\"dense\", \"sparse\", \"sparse\", "
+         "7]",
+         0, 2},
+        {"\"model_type\": \"qwen3_moe\", \"num_experts\": 8, \"num_experts_per_tok\": 2, "
+         "\"moe_intermediate_size\": 64, \"moe_layers_enum\": \"0,2,3\"",
+         0, 3},
+        {"\"model_type\": \"qwen3_moe\", \"num_experts\": 8, \"num_experts_per_tok\": 2, "
+         "\"moe_intermediate_size\": 64, \"moe_layers_enum\": \"1;2\"",
+         0, 1},
+        {"\"model_type\": \"qwen3_moe\", \"num_experts\": 8, \"num_experts_per_tok\": 2, "
+         "\"moe_intermediate_size\": 64, \"moe_layer_freq\": [0, 1, 1, 0]",
+         0, 2},
+        {"\"model_type\": \"qwen3_moe\", \"num_experts\": 8, \"num_experts_per_tok\": 2, "
+         "\"moe_intermediate_size\": 64, \"moe_layer_freq\": 2",
+         0, 2},
+        {"\"model_type\": \"qwen3_moe\", \"num_experts\": 8, \"num_experts_per_tok\": 2, "
+         "\"moe_intermediate_size\": 64, \"moe_layer_start_index\": 1, \"moe_layer_end_index\": 2",
+         0, 2},
+        {"\"model_type\": \"qwen3_moe\", \"num_experts\": 8, \"num_experts_per_tok\": 2, "
+         "\"moe_intermediate_size\": 64, \"moe_layer_end_index\": 4294967296",
+         0, 4},
+        {"\"model_type\": \"qwen3_moe\", \"num_experts\": 8, \"num_experts_per_tok\": 2, "
+         "\"moe_intermediate_size\": 64, \"moe_layer_num_skipped\": 1, \"moe_layer_interval\": 3",
+         0, 1},
+        {"\"model_type\": \"gemma4_text\", \"num_experts\": 8, \"enable_moe_block\": false", 0, 0},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char text[4096], notes[4096];
@@ -317,6 +384,63 @@ static void what_cannot_be_modelled_is_refused_with_its_key(void)
         {"{" LLAMA ", \"quantization_config\": {\"quant_algo\": \"W1A1\"}}", "\"W1A1\""},
         {"{" LLAMA ", \"head_dim\": \"wide\"}", "head_dim: want a whole number"},
         {"{" LLAMA ", \"head_dim\": -4}", "head_dim: want 0 to 65536, got -4"},
+        {"{" LLAMA
+         ", \"quantization_config\": {\"quant_method\": \"fp8\", \"ignore\": \"lm_head\"}}",
+         "ignore: want a list of modules"},
+        {"{" LLAMA ", \"quantization_config\": {\"quant_method\": \"fp8\", \"ignore\": [1]}}",
+         "ignore: want names of modules"},
+        {"{" LLAMA
+         ", \"quantization_config\": {\"quant_method\": \"fp8\", \"ignore\": [\"re:(a\"]}}",
+         "is no regular expression"},
+        {"{" LLAMA ", \"quantization_config\": {\"quant_method\": \"compressed-tensors\", "
+                   "\"config_groups\": {\"a\": {\"targets\": [3]}}}}",
+         "config_groups.a.targets: want names"},
+        {"{" LLAMA ", \"quantization_config\": {\"quant_method\": \"compressed-tensors\", "
+                   "\"config_groups\": {\"a\": {\"weights\": {\"num_bits\": 2}}}}}",
+         "weights of 2 bits"},
+        {"{" LLAMA ", \"quantization_config\": {\"quant_algo\": \"MIXED_PRECISION\"}}",
+         "needs quantized_layers"},
+        {"{" LLAMA ", \"quantization_config\": {\"quant_algo\": \"MIXED_PRECISION\", "
+                   "\"quantized_layers\": {}}}",
+         "needs quantized_layers"},
+        {"{" LLAMA ", \"quantization_config\": {\"quant_algo\": \"MIXED_PRECISION\", "
+                   "\"quantized_layers\": {\"a\": {\"quant_algo\": \"W1\"}}}}",
+         "W1"},
+        {"{" LLAMA ", \"quantization_config\": {\"quant_algo\": \"\"}}", "cannot be modelled"},
+        {"{" LLAMA ", \"quantization_config\": {\"quant_method\": \"quark\"}}",
+         "global_quant_config.weight.dtype"},
+        {"{" LLAMA ", \"quantization_config\": {\"quant_method\": \"fp8\", "
+                   "\"kv_cache_quant_algo\": \"INT2\"}}",
+         "a KV cache of \"INT2\""},
+        {"{" LLAMA ", \"quantization_config\": {\"quant_method\": \"fp8\", \"kv_cache_scheme\": "
+                   "{\"num_bits\": 6}}}",
+         "a KV cache of \"that many bits\""},
+        {"{" LLAMA ", \"layer_types\": [\"full_attention\", 2]}", "layer_types: want 2 texts"},
+        {"{" LLAMA ", \"layer_types\": [\"full_attention\", \"sliding_attention\"]}",
+         "without a sliding_window"},
+        {"{" LLAMA ", \"layer_types\": [\"full_attention\", \"sparse_attention\"]}",
+         "layers of type \"sparse_attention\""},
+        {"{" LLAMA ", \"block_configs\": [{}]}", "block_configs: want 2 blocks, got 1"},
+        {"{" LLAMA ", \"block_configs\": [{\"attention\": {\"replace_with_linear\": true}}, {}]}",
+         "replace_with_linear true (layer 0)"},
+        {"{" LLAMA ", \"block_configs\": [{\"attention\": {\"no_op\": true}, \"ffn\": "
+                   "{\"replace_with_linear\": true}}, {}]}",
+         "replace_with_linear true (layer 0)"},
+        {"{" LLAMA ", \"block_configs\": [{\"attention\": {\"n_heads_in_group\": 3}}, {}]}",
+         "does not divide 4 heads"},
+        {"{" LLAMA ", \"block_configs\": [{\"attention\": {\"n_heads_in_group\": 0}}, {}]}",
+         "does not divide 4 heads"},
+        {"{" LLAMA ", \"block_configs\": [{\"attention\": {\"no_op\": true}, \"ffn\": "
+                   "{\"ffn_mult\": 0}}, {}]}",
+         "ffn_mult of layer 0"},
+        {"{" LLAMA ", \"block_configs\": [{\"attention\": {\"no_op\": true}, \"ffn\": "
+                   "{\"ffn_mult\": 2000}}, {}]}",
+         "ffn_mult of layer 0"},
+        {"{" LLAMA ", \"head_dim\": 1.5}", "head_dim: want a whole number"},
+        {"{" LLAMA ", \"head_dim\": [64, 32]}", "head_dim: want a whole number"},
+        {"{" LLAMA ", \"head_dim\": [64, \"64\"]}", "head_dim: want a whole number"},
+        {"{" LLAMA ", \"head_dim\": []}", "head_dim: want a whole number"},
+        {"{" LLAMA ", \"head_dim\": 1e300}", "head_dim: want a whole number"},
         {"{\"model_type\": \"llama\"}", "the key \"num_hidden_layers\" is missing"},
         {"[1, 2]", "want a JSON object"},
         {"{\"model_type\": \"llama\",", "config.json:1:"},

@@ -195,8 +195,10 @@ static enum kvt_status layer_sparse(struct kvt_import *import, const struct kvt_
     KVT_TRY(kvt_import_count(import, KEYS("moe_layer_interval"), 1, 65536, &interval));
     KVT_TRY(kvt_import_count(import, KEYS("interleave_moe_layer_step"), 1, 65536, &interleave));
     const json_t *last = kvt_import_find(import, "moe_layer_end_index");
-    end = json_is_integer(last) && json_integer_value(last) >= 0 ? (int32_t)json_integer_value(last)
-                                                                 : shape->layers - 1;
+    end = json_is_integer(last) && json_integer_value(last) >= 0 &&
+                  json_integer_value(last) < shape->layers
+              ? (int32_t)json_integer_value(last)
+              : shape->layers - 1;
     if (json_is_array(types)) {
         const char *type = json_string_value(json_array_get(types, (size_t)layer));
         *sparse = *sparse && type != NULL && strcmp(type, "sparse") == 0;
