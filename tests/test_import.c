@@ -393,27 +393,27 @@ static void what_cannot_be_modelled_is_refused_with_its_key(void)
          ", \"quantization_config\": {\"quant_method\": \"fp8\", \"ignore\": [\"re:(a\"]}}",
          "is no regular expression"},
         {"{" LLAMA ", \"quantization_config\": {\"quant_method\": \"compressed-tensors\", "
-                   "\"config_groups\": {\"a\": {\"targets\": [3]}}}}",
+         "\"config_groups\": {\"a\": {\"targets\": [3]}}}}",
          "config_groups.a.targets: want names"},
         {"{" LLAMA ", \"quantization_config\": {\"quant_method\": \"compressed-tensors\", "
-                   "\"config_groups\": {\"a\": {\"weights\": {\"num_bits\": 2}}}}}",
+         "\"config_groups\": {\"a\": {\"weights\": {\"num_bits\": 2}}}}}",
          "weights of 2 bits"},
         {"{" LLAMA ", \"quantization_config\": {\"quant_algo\": \"MIXED_PRECISION\"}}",
          "needs quantized_layers"},
         {"{" LLAMA ", \"quantization_config\": {\"quant_algo\": \"MIXED_PRECISION\", "
-                   "\"quantized_layers\": {}}}",
+         "\"quantized_layers\": {}}}",
          "needs quantized_layers"},
         {"{" LLAMA ", \"quantization_config\": {\"quant_algo\": \"MIXED_PRECISION\", "
-                   "\"quantized_layers\": {\"a\": {\"quant_algo\": \"W1\"}}}}",
+         "\"quantized_layers\": {\"a\": {\"quant_algo\": \"W1\"}}}}",
          "W1"},
         {"{" LLAMA ", \"quantization_config\": {\"quant_algo\": \"\"}}", "cannot be modelled"},
         {"{" LLAMA ", \"quantization_config\": {\"quant_method\": \"quark\"}}",
          "global_quant_config.weight.dtype"},
         {"{" LLAMA ", \"quantization_config\": {\"quant_method\": \"fp8\", "
-                   "\"kv_cache_quant_algo\": \"INT2\"}}",
+         "\"kv_cache_quant_algo\": \"INT2\"}}",
          "a KV cache of \"INT2\""},
         {"{" LLAMA ", \"quantization_config\": {\"quant_method\": \"fp8\", \"kv_cache_scheme\": "
-                   "{\"num_bits\": 6}}}",
+         "{\"num_bits\": 6}}}",
          "a KV cache of \"that many bits\""},
         {"{" LLAMA ", \"layer_types\": [\"full_attention\", 2]}", "layer_types: want 2 texts"},
         {"{" LLAMA ", \"layer_types\": [\"full_attention\", \"sliding_attention\"]}",
@@ -424,17 +424,17 @@ static void what_cannot_be_modelled_is_refused_with_its_key(void)
         {"{" LLAMA ", \"block_configs\": [{\"attention\": {\"replace_with_linear\": true}}, {}]}",
          "replace_with_linear true (layer 0)"},
         {"{" LLAMA ", \"block_configs\": [{\"attention\": {\"no_op\": true}, \"ffn\": "
-                   "{\"replace_with_linear\": true}}, {}]}",
+         "{\"replace_with_linear\": true}}, {}]}",
          "replace_with_linear true (layer 0)"},
         {"{" LLAMA ", \"block_configs\": [{\"attention\": {\"n_heads_in_group\": 3}}, {}]}",
          "does not divide 4 heads"},
         {"{" LLAMA ", \"block_configs\": [{\"attention\": {\"n_heads_in_group\": 0}}, {}]}",
          "does not divide 4 heads"},
         {"{" LLAMA ", \"block_configs\": [{\"attention\": {\"no_op\": true}, \"ffn\": "
-                   "{\"ffn_mult\": 0}}, {}]}",
+         "{\"ffn_mult\": 0}}, {}]}",
          "ffn_mult of layer 0"},
         {"{" LLAMA ", \"block_configs\": [{\"attention\": {\"no_op\": true}, \"ffn\": "
-                   "{\"ffn_mult\": 2000}}, {}]}",
+         "{\"ffn_mult\": 2000}}, {}]}",
          "ffn_mult of layer 0"},
         {"{" LLAMA ", \"head_dim\": 1.5}", "head_dim: want a whole number"},
         {"{" LLAMA ", \"head_dim\": [64, 32]}", "head_dim: want a whole number"},
