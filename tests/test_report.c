@@ -183,6 +183,109 @@ static void a_chart_draws_its_points_in_its_frame(void)
     free(text);
 }
 
+static char *drawn(const struct kvt_chart *chart)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    kvt_chart_print(chart, false, out);
+    fclose(out);
+    return text;
+}
+
+static void texts_are_xml_whatever_they_hold(void)
+{
+    static const struct {
+        const char *text, *want;
+    } rows[] = {
+        {"a<b>&\"c\"\t\n", "a&lt;b&gt;&amp;&quot;c&quot;\t\n"},
+        {"\x01\x1f", "??"},
+        {"\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80", "\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80"},
+        {"\xc3", "?"},   /* ends early */
+        {"\xc3(", "?("}, /* another one in place of its second byte */
+        {"\xe2\x82", "??"},
+        {"\x80\xbf", "??"},      /* begins with a later byte */
+        {"\xc0\xaf", "??"},      /* '/' in two bytes */
+        {"\xe0\x80\xaf", "???"}, /* and in three */
+        {"\xf0\x80\x80\xaf", "????"},
+        {"\xed\xa0\x80", "???"},      /* half of a pair */
+        {"\xf4\x90\x80\x80", "????"}, /* beyond the last character */
+        {"\xf4\x8f\xbf\xbf", "\xf4\x8f\xbf\xbf"},
+        {"\xf5\x80\x80\x80", "????"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char *text = NULL;
+        size_t bytes = 0;
+        FILE *out = open_memstream(&text, &bytes);
+        kvt_svg_text(rows[i].text, out);
+        fclose(out);
+        CHECK_TEXT(text, rows[i].want, rows[i].text);
+        free(text);
+    }
+}
+
+/* The frame of the chart above: x 0 to 10 is 50 to 428, y 0 to 100 is 226 to 52. */
+static void bands_and_bars_lie_where_their_numbers_are(void)
+{
+    static const double x[] = {0, 5, 10}, low[] = {0, 50, (double)NAN}, high[] = {100, 50, 100};
+    static const double bars[] = {100, 0, 50};
+    struct kvt_chart chart = {.title = "t",
+                              .y_max = 100,
+                              .curve_count = 2,
+                              .curves = {{.label = "line",
+                                          .kind = KVT_CURVE_LINE,
+                                          .x = x,
+                                          .y = high,
+                                          .count = 3,
+                                          .dashed = true},
+                                         {.label = "band",
+                                          .kind = KVT_CURVE_BAND,
+                                          .color = 4,
+                                          .x = x,
+                                          .y = low,
+                                          .top = high,
+                                          .count = 3}}};
+    char *text = drawn(&chart);
+    CHECK_HOLDS(text,
+                "class=\"f c4\" d=\"M50.0 226.0L239.0 139.0L428.0 52.0L239.0 139.0L50.0 52.0Z\"",
+                "forwards below, back above, without what is no number");
+    CHECK_HOLDS(text, "class=\"l d c0\"", "dashed");
+    free(text);
+    chart.curves[1] = (struct kvt_curve){.kind = KVT_CURVE_BARS, .x = x, .y = bars, .count = 3};
+    text = drawn(&chart);
+    CHECK_HOLDS(text, "M50.0 226.0V52.0H238.5V226.0Z", "the first one, as wide as to the next");
+    CHECK_HOLDS(text, "M428.0 226.0V139.0H616.5V226.0Z", "the last one, as wide as that before it");
+    CHECK(strstr(text, "M239.0 226.0V226.0") == NULL);
+    free(text);
+}
+
+static void axes_of_many_decades_have_few_marks(void)
+{
+    static const struct {
+        double low, high;
+        const char *there, *absent;
+    } rows[] = {
+        {1, 100, ">2</text>", ">3</text>"},       /* 1, 2, 5, 10, ... */
+        {1, 1e4, ">10</text>", ">2</text>"},      /* each power */
+        {1, 1e7, ">100</text>", ">10</text>"},    /* each second */
+        {1e-3, 1e7, ">1k</text>", ">100</text>"}, /* each third */
+        {20, 30, ">25</text>", ">50</text>"},     /* as an axis that is not logarithmic */
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const double x[] = {rows[i].low, rows[i].high}, y[] = {0.25, 0.75};
+        struct kvt_chart chart = {
+            .title = "t",
+            .x_log = true,
+            .curve_count = 1,
+            .curves = {{.kind = KVT_CURVE_RINGS, .x = x, .y = y, .count = 2}}};
+        char *text = drawn(&chart);
+        CHECK_HOLDS(text, rows[i].there, "a mark");
+        CHECK_NOTE(strstr(text, rows[i].absent) == NULL, rows[i].absent);
+        CHECK_HOLDS(text, "r=\"4.5\"", "rings");
+        free(text);
+    }
+}
+
 static void a_page_says_what_the_run_did(void)
 {
     char path[256];
@@ -361,6 +464,10 @@ const struct check_test check_report[] = {
     {"rates of bins add up", rates_of_bins_add_up, false},
     {"axes say numbers for people", axes_say_numbers_for_people, false},
     {"a chart draws its points in its frame", a_chart_draws_its_points_in_its_frame, false},
+    {"texts are XML whatever they hold", texts_are_xml_whatever_they_hold, false},
+    {"bands and bars lie where their numbers are", bands_and_bars_lie_where_their_numbers_are,
+     false},
+    {"axes of many decades have few marks", axes_of_many_decades_have_few_marks, false},
     {"a page says what the run did", a_page_says_what_the_run_did, false},
     {"a measured run stands beside it", a_measured_run_stands_beside_it, false},
     {"a run file cut short is refused", a_run_file_cut_short_is_refused, false},

@@ -19,7 +19,11 @@ static size_t character(const unsigned char *text)
     for (size_t i = 1; i < count; i++)
         if ((text[i] & 0xc0) != 0x80)
             return 0;
-    return text[0] <= 0xf4 ? count : 0;
+    /* Not a longer form of a shorter one, half of a pair, or beyond the last character. */
+    bool refused = (text[0] == 0xe0 && text[1] < 0xa0) || (text[0] == 0xed && text[1] >= 0xa0) ||
+                   (text[0] == 0xf0 && text[1] < 0x90) || (text[0] == 0xf4 && text[1] >= 0x90) ||
+                   text[0] > 0xf4;
+    return refused ? 0 : count;
 }
 
 void kvt_svg_text(const char *text, FILE *out)
