@@ -80,6 +80,19 @@ static void convert(struct kvt_real_replica *from, struct kvt_real_replica *to,
     kvt_shadow_take(target, 0, bytes);
 }
 
+/* The wire carries tokens: behind the last one there is nothing. */
+static void clear_tail(const struct kvt_shadow *target, int32_t tokens, uint8_t *bytes)
+{
+    const struct kvt_page_layout *layout = &target->pool->layout;
+    for (int32_t l = 0; l < target->pool->layers; l++)
+        for (int32_t slot = tokens; slot < target->tokens; slot++) {
+            int64_t offset, base = l * layout->page_bytes;
+            int32_t length;
+            for (int32_t i = 0; (length = kvt_shadow_piece(layout, slot, i, &offset)) > 0; i++)
+                memset(bytes + base + offset, 0, (size_t)length);
+        }
+}
+
 /* The header on the wire: the canary as it is, the tag as it is to be found in the target. */
 static void write_headers(struct kvt_shadow *source, const struct kvt_shadow *target, int32_t page,
                           uint64_t was, uint64_t becomes, uint8_t *bytes)
@@ -118,10 +131,12 @@ enum kvt_status kvt_real_stage(struct kvt_real *real, int32_t r, const struct kv
         uint8_t *bytes = wire->bytes + (size_t)i * each;
         int32_t left = wire->tokens - i * (int32_t)size;
         int32_t tokens = left < (int32_t)size ? left : (int32_t)size;
-        if (from->layout.format == to->layout.format)
+        if (from->layout.format == to->layout.format) {
             kvt_shadow_take(before, source->page[i], bytes);
-        else
+            clear_tail(after, tokens, bytes);
+        } else {
             convert(from, to, after, source->page[i], tokens, bytes);
+        }
         const struct kvt_real_entry *changed = kvt_real_entry(real, replica->id, r, i);
         uint64_t tag = kvt_real_tag(real, replica->id, r, i,
                                     changed != NULL ? changed->generation

@@ -68,7 +68,8 @@ struct kvt_deviation *kvt_fault_deviate(struct kvt_faults *faults, int32_t strik
                                         int32_t reader, int32_t index, enum kvt_deviation_kind kind)
 {
     int32_t page = kvt_fault_page_at(faults->core, replica, reader, index);
-    if (faults->deviation_count == faults->deviation_capacity || page == KVT_NONE)
+    if (faults->deviation_count == faults->deviation_capacity || page == KVT_NONE ||
+        faults->core->requests[reader].state >= KVT_REQUEST_COMPLETED)
         return NULL;
     struct kvt_deviation *d = &faults->deviations[faults->deviation_count++];
     *d = (struct kvt_deviation){.strike = strike,

@@ -24,13 +24,14 @@ void kvt_pairs_release(struct kvt_pairs *pairs)
     *pairs = (struct kvt_pairs){0};
 }
 
-/* Both runs list their names in nearly the same order: look on from where the last one was. */
+/* A pair of this name that lacks side 1. Both runs list their names in nearly the same order: look
+ * on from behind the last one. */
 static struct kvt_pair *pairs_find(struct kvt_pairs *pairs, const char *name)
 {
     for (int32_t i = 0; i < pairs->count; i++) {
-        int32_t at = (pairs->last + 1 + i) % pairs->count;
-        if (strcmp(pairs->pairs[at].name, name) == 0) {
-            pairs->last = at;
+        int32_t at = (pairs->next + i) % pairs->count;
+        if (pairs->pairs[at].text[1] == NULL && strcmp(pairs->pairs[at].name, name) == 0) {
+            pairs->next = at + 1;
             return &pairs->pairs[at];
         }
     }
@@ -65,7 +66,6 @@ enum kvt_status kvt_pairs_add(struct kvt_pairs *pairs, int side, const char *nam
     char *copy = pair == NULL ? NULL : strdup(text);
     if (copy == NULL)
         return kvt_err_set(err, KVT_ENOMEM, "no memory to compare \"%s\"", name);
-    free(pair->text[side]); /* a name given twice keeps its last value */
     pair->text[side] = copy;
     pair->is_number = number != NULL;
     if (number != NULL)

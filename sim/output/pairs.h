@@ -24,11 +24,12 @@ struct kvt_pair {
 struct kvt_pairs {
     int32_t count, room;
     int32_t different;      /* pairs that are not equal; set by kvt_pairs_judge */
-    int32_t last;           /* where the last look-up ended */
+    int32_t next;           /* where the next look-up begins */
     struct kvt_pair *pairs; /* owned */
 };
 
-/* The value of name on this side; number is NULL for a text. Both are copied. */
+/* The value of name on this side; number is NULL for a text. Both are copied. Of a name that a side
+ * has several times the first goes with the other side's first. */
 enum kvt_status kvt_pairs_add(struct kvt_pairs *pairs, int side, const char *name, const char *text,
                               const double *number, struct kvt_err *err);
 
