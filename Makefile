@@ -227,6 +227,7 @@ cuda-emulated: build/emulate/check build/emulate/engine $(if $(CUDA_HERE),build/
 # The seed of `make check` is the commit, so that every commit looks at other worlds.
 COMMIT := 0x$(or $(shell git rev-parse --short=8 HEAD 2>/dev/null),1)
 N      ?= 10000
+WORLDS ?= 60
 SEED   ?= 1
 swarm: $(B)/swarm ## N random worlds from SEED on: every driver, every invariant, faults
 	$(Q)$(B)/swarm $(SEED) $(N)
@@ -306,6 +307,10 @@ fault-study: all ## run the fault campaigns again and write docs/fault-study.md 
 
 fault-real: all ## strikes on real pages beside simulated ones, and docs/fault-real.md (minutes)
 	python3 scripts/fault-real.py build/kvtwin docs/fault-real.md
+
+.PHONY: real-swarm
+real-swarm: all ## WORLDS random small fleets from SEED on, struck in simulation and on real pages: both say the same
+	$(Q)tests/worlds_real.py build/kvtwin $(SEED) $(WORLDS)
 
 notebooks: all ## execute the notebooks from a clean start; pages in build/notebooks/
 	@scripts/bootstrap.sh notebooks

@@ -248,6 +248,8 @@ static bool check_server(struct kvt_server_row *row, bool guess)
                                  layout->tp * layout->pp);
     if (row->replicas > 1 && has_experts(&row->model) && layout->ep > layout->tp)
         return kvt_server_refuse(row, "experts spread over data-parallel servers");
+    if (has_experts(&row->model) && layout->tp % layout->ep != 0)
+        return kvt_server_refuse(row, "ep %d does not divide tp %d", layout->ep, layout->tp);
     if (row->all_linears && has_experts(&row->model))
         return kvt_server_refuse(row, "4-bit weights of every linear of an MoE model");
     const char *stack = kvt_engine_names[row->want.engine];
@@ -327,7 +329,8 @@ static void print_server(FILE *out, const struct kvt_server_row *row,
             row->model.name, kvt_engine_names[want->engine], row->replicas);
     fprintf(out, "    gpu: %s\n", row->gpu.name);
     fprintf(out, "    parallel: {tp: %d, pp: %d, dp: %d, ep: %d, dcp: %d, moe_a2a: %s}\n",
-            want->layout.tp, want->layout.pp, want->layout.dp, want->layout.ep, want->layout.dcp,
+            want->layout.tp, want->layout.pp, want->layout.dp,
+            has_experts(&row->model) ? want->layout.ep : 1, want->layout.dcp,
             kvt_moe_a2a_names[row->moe_a2a]);
     if (kvt_model_load(&plain, row->model.name, &why) != KVT_OK ||
         plain.weights != row->model.weights)

@@ -32,6 +32,10 @@
  *   tag-inband        by value        by value          by value   no        no         fires
  *   digest            no              yes               yes        yes       no         no
  *   canary            yes             yes               yes        no        yes        no
+ *
+ * A page of another request that holds the same text (equal prompts up to its end) is read without
+ * harm: only its tags differ. What is wrong at prefill comes along to decode, whose guards look at
+ * it there: canary and in-band tag are part of the page, a digest where prefill keeps one.
  */
 #ifndef KVT_FAULT_FAULTS_H
 #define KVT_FAULT_FAULTS_H

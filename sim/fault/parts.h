@@ -19,8 +19,8 @@ bool kvt_fault_is_entry(const struct kvt_replica *replica, int32_t page);
 struct kvt_tag_fields kvt_fault_fields(const struct kvt_faults *faults, int32_t replica,
                                        int32_t page);
 
-/* Add a deviation that the caller fills in; NULL when there are too many, or the reader is gone. The
- * reader expects what the allocator says of its page, and tags say the same until the caller
+/* Add a deviation that the caller fills in; NULL when there are too many, or the reader is gone.
+ * The reader expects what the allocator says of its page, and tags say the same until the caller
  * changes them. */
 struct kvt_deviation *kvt_fault_deviate(struct kvt_faults *faults, int32_t strike, int32_t replica,
                                         int32_t reader, int32_t index,

@@ -8,6 +8,7 @@
 #include "sim/base/assert.h"
 #include "sim/output/bench_result.h"
 #include "sim/plan/bench_load.h"
+#include "tests/fuzz/place.h"
 
 #define REQUESTS_MAX 1000
 
@@ -41,14 +42,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
                                "\"total_output_tokens\":9,\"request_rate\":Infinity,";
     struct kvt_bench_file file;
     struct kvt_err err = {0};
-    size_t ahead = count > 0 && bytes[0] % 2 == 1 ? sizeof head - 1 : 0;
-    char *text = malloc(ahead + count + 1);
-    if (text == NULL)
-        return 0;
-    memcpy(text, head, ahead);
-    memcpy(text + ahead, bytes, count);
-    text[ahead + count] = '\0';
-    if (kvt_bench_file_parse(&file, "fuzz", text, ahead + count, &err) == KVT_OK) {
+    const char *ahead = count > 0 && bytes[0] % 2 == 1 ? head : "";
+    char *text = place_text(ahead, bytes, count);
+    if (kvt_bench_file_parse(&file, "fuzz", text, strlen(ahead) + count, &err) == KVT_OK) {
         kvt_assert(file.count >= 1);
         for (int32_t i = 0; i < file.count; i++) {
             const struct kvt_bench_run *run = &file.runs[i];

@@ -14,6 +14,7 @@
 #include "sim/cost/calibration.h"
 #include "sim/cost/calibration_print.h"
 #include "sim/cost/fit_calibration.h"
+#include "tests/fuzz/place.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
 
@@ -57,11 +58,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     struct kvt_calibration first, second;
     static struct kvt_err err;
     memset(&err, 0, sizeof err);
-    char *text = malloc(count + 1);
-    if (text == NULL)
-        return 0;
-    memcpy(text, bytes, count);
-    text[count] = '\0';
+    char *text = place_text("", bytes, count);
     if (text[0] == '=') {
         struct kvt_kernel_rule rule;
         enum kvt_status status = kvt_kernel_rule_parse(&rule, text + 1, &err);

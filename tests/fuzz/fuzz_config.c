@@ -11,19 +11,11 @@
 
 #include "sim/base/assert.h"
 #include "sim/config/config.h"
+#include "tests/fuzz/place.h"
 
 #define SETS_MAX 4
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t count);
-
-static int32_t split_sets(char *text, const char *sets[SETS_MAX])
-{
-    int32_t used = 0;
-    for (char *line = strtok(text, "\n"); line != NULL && used < SETS_MAX;
-         line = strtok(NULL, "\n"))
-        sets[used++] = line;
-    return used;
-}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t count)
 {
@@ -31,12 +23,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t count)
     static struct kvt_err err;
     const uint8_t *zero = memchr(data, 0, count);
     size_t length = zero != NULL ? (size_t)(zero - data) : count;
-    char *text = malloc(count + 1);
-    kvt_assert(text != NULL);
-    memcpy(text, data, count);
-    text[count] = '\0';
+    char *text = place_text("", data, count);
     const char *sets[SETS_MAX];
-    int32_t set_count = zero != NULL ? split_sets(text + length + 1, sets) : 0;
+    int32_t set_count = zero != NULL ? place_lines(text + length + 1, sets, SETS_MAX) : 0;
     memset(&err, 0, sizeof err);
     enum kvt_status status =
         kvt_config_parse(&first, "fuzz", text, length, "folder", sets, set_count, &err);

@@ -7,6 +7,7 @@
 
 #include "sim/base/assert.h"
 #include "sim/model/model.h"
+#include "tests/fuzz/place.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
 
@@ -28,11 +29,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     static struct kvt_err err;
     char notes[1024];
     memset(&err, 0, sizeof err);
-    char *text = malloc(count + 1);
-    if (text == NULL)
-        return 0;
-    memcpy(text, bytes, count);
-    text[count] = '\0';
+    char *text = place_text("", bytes, count);
     size_t length = strlen(text);
     const char *quant = length < count ? text + length + 1 : NULL;
     enum kvt_status status = text[0] == '{' ? kvt_model_import_text(&model, "fuzz", text, quant,

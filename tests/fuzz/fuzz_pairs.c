@@ -6,6 +6,7 @@
 
 #include "sim/base/assert.h"
 #include "sim/output/pairs.h"
+#include "tests/fuzz/place.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
 
@@ -13,11 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {
     struct kvt_pairs pairs = {0};
     struct kvt_err err = {0};
-    char *text = malloc(count + 1);
-    if (text == NULL)
-        return 0;
-    memcpy(text, bytes, count);
-    text[count] = '\0';
+    char *text = place_text("", bytes, count);
     size_t length = strlen(text);
     const char *other = length < count ? text + length + 1 : text;
     enum kvt_status status = kvt_pairs_add_yaml(&pairs, 0, "a", text, &err);

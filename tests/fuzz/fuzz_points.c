@@ -17,16 +17,6 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
 
-static int32_t split_sets(char *text, const char *sets[SETS_MAX])
-{
-    int32_t used = 0;
-    char *rest = NULL;
-    for (char *line = strtok_r(text, "\n", &rest); line != NULL && used < SETS_MAX;
-         line = strtok_r(NULL, "\n", &rest))
-        sets[used++] = line;
-    return used;
-}
-
 static void look_at(const struct kvt_config *config)
 {
     static struct kvt_strike strikes[KVT_STRIKES_MAX];
@@ -83,14 +73,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     static struct kvt_err err;
     const char *sets[SETS_MAX];
     memset(&err, 0, sizeof err);
-    char *text = malloc(count + 1);
-    if (text == NULL)
-        return 0;
-    memcpy(text, bytes, count);
-    text[count] = '\0';
+    char *text = place_text("", bytes, count);
     size_t length = strlen(text);
     const char *path = place_bytes(text, length);
-    int32_t set_count = length < count ? split_sets(text + length + 1, sets) : 0;
+    int32_t set_count = length < count ? place_lines(text + length + 1, sets, SETS_MAX) : 0;
     if (kvt_config_parse(&config, path, text, length, "", sets, set_count, &err) == KVT_OK)
         walk(&config, path, sets, set_count);
     kvt_config_release(&config);

@@ -53,18 +53,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {
     struct kvt_table table;
     struct kvt_err err = {0};
-    static bool is_set;
-    if (!is_set)
-        place_catalogue();
-    is_set = true;
-    bool headed = count > 0 && bytes[0] % 2 == 1;
-    size_t ahead = headed ? sizeof head - 1 : 0, skip = count > 0;
-    char *text = malloc(ahead + count + 1);
-    if (text == NULL)
-        return 0;
-    memcpy(text, head, ahead);
-    memcpy(text + ahead, bytes + skip, count - skip);
-    if (kvt_table_read(&table, place_bytes(text, ahead + count - skip), &err) == KVT_OK) {
+    place_catalogue();
+    const char *ahead = count > 0 && bytes[0] % 2 == 1 ? head : "";
+    size_t skip = count > 0, length = strlen(ahead) + count - skip;
+    char *text = place_text(ahead, bytes + skip, count - skip);
+    if (kvt_table_read(&table, place_bytes(text, length), &err) == KVT_OK) {
         for (int32_t i = 0; i < table.row_count && i < ROWS_MAX; i++)
             read_row(&table, i);
         kvt_table_free(&table);

@@ -85,13 +85,10 @@ static enum kvt_status run(const struct kvt_config *config, bool exact, int32_t 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {
     static struct kvt_err err;
-    static bool is_set;
     struct kvt_config config;
     uint64_t macro = 0, exact = 0;
     int32_t struck = 0;
-    if (!is_set)
-        place_catalogue();
-    is_set = true;
+    place_catalogue();
     memset(&err, 0, sizeof err);
     if (memchr(bytes, 0, count) != NULL ||
         kvt_config_parse(&config, "fuzz", (const char *)bytes, count, "", NULL, 0, &err) != KVT_OK)

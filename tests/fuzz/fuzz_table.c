@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "sim/cost/table.h"
+#include "tests/fuzz/place.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
 
@@ -20,15 +21,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     struct kvt_err err = {0};
     double floor;
     const char *header = headers[count > 0 ? bytes[0] % 4 : 3];
-    size_t head = strlen(header);
-    char *text = malloc(head + count + 1);
-    if (text == NULL)
-        return 0;
-    memcpy(text, header, head);
-    memcpy(text + head, bytes, count);
-    text[head + count] = '\0';
-    kvt_tables_parse(&tables, "h200_sxm-own-1-table.csv", text, head + count, "h200-sxm", NULL,
-                     &err);
+    char *text = place_text(header, bytes, count);
+    kvt_tables_parse(&tables, "h200_sxm-own-1-table.csv", text, strlen(header) + count, "h200-sxm",
+                     NULL, &err);
     for (int32_t i = 0; i < tables.series_count; i++)
         kvt_series_average(&tables.series[i], &floor);
     kvt_tables_release(&tables);

@@ -12,6 +12,7 @@
 #include "sim/base/assert.h"
 #include "sim/trace/stats.h"
 #include "sim/trace/trace.h"
+#include "tests/fuzz/place.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -35,11 +36,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct kvt_trace trace;
     struct kvt_trace_stats stats;
     struct kvt_err err = {0};
-    char *text = malloc(size + 1); /* of the exact size, so that an overrun is seen */
-    if (text == NULL)
-        return 0;
-    memcpy(text, data, size);
-    text[size] = '\0';
+    char *text = place_text("", data, size);
     if (kvt_trace_parse(&trace, "fuzz", text, size, 1, &err) == KVT_OK) {
         trace_check(&trace);
         kvt_assert(err.count == 0);

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -36,7 +37,32 @@ const char *place_bytes(const void *bytes, size_t count)
     return path;
 }
 
+char *place_text(const char *head, const void *bytes, size_t count)
+{
+    size_t ahead = strlen(head);
+    char *text = malloc(ahead + count + 1);
+    kvt_assert(text != NULL);
+    memcpy(text, head, ahead);
+    if (count > 0)
+        memcpy(text + ahead, bytes, count);
+    text[ahead + count] = '\0';
+    return text;
+}
+
+int32_t place_lines(char *text, const char *lines[], int32_t most)
+{
+    int32_t count = 0;
+    char *rest = NULL;
+    for (char *line = strtok_r(text, "\n", &rest); line != NULL && count < most;
+         line = strtok_r(NULL, "\n", &rest))
+        lines[count++] = line;
+    return count;
+}
+
 void place_catalogue(void)
 {
-    kvt_assert(setenv("KVTWIN_DATA", "tests/fuzz/data", 1) == 0);
+    static bool is_set;
+    if (!is_set)
+        kvt_assert(setenv("KVTWIN_DATA", "tests/fuzz/data", 1) == 0);
+    is_set = true;
 }
