@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "runtime/bench_pool.h"
+#include "sim/base/assert.h"
 
 #define REQUESTS   16
 #define SIDE_PAGES (1 << 22) /* 64 MB of tags */
@@ -39,6 +40,7 @@ static enum kvt_status take(struct tags *x, struct kvt_err *err)
     KVT_TRY(kvt_bench_take(memory, 4 * (REQUESTS + 1), &x->begin, err));
     KVT_TRY(kvt_bench_take(memory, REQUESTS, &x->failed, err));
     KVT_TRY(kvt_bench_take(memory, 64, &x->result, err));
+    kvt_assert(x->pages > 0);
     uint64_t state = 1;
     for (int32_t i = 0; i <= x->pages; i++)
         ((struct kvt_page_tag *)x->tags.host)[i] = (struct kvt_page_tag){STAMP, STAMP};

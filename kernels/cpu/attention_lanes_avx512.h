@@ -31,6 +31,7 @@
 #include <immintrin.h>
 
 #include "kernels/cpu/attention_finish.h"
+#include "sim/base/assert.h"
 
 #define LANES_TOKENS 64
 #define LANES_PAIRS  (LANES_TOKENS / 2)
@@ -233,6 +234,7 @@ static inline void lanes_run(const struct lanes_shape *shape, const struct kvt_k
             lanes_decode_row(value, run->tokens * dim, values);
         else if (run->tokens < LANES_TOKENS)
             memcpy((uint8_t *)scratch->value + to * dim, value, (size_t)(run->tokens * dim));
+        kvt_assert(run->key_scale != NULL && run->value_scale != NULL);
         memcpy(scratch->key_scale[0] + to, run->key_scale, 4 * (size_t)run->tokens);
         memcpy(scratch->value_scale[0] + to, run->value_scale, 4 * (size_t)run->tokens);
         return;

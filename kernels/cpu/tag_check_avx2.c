@@ -20,14 +20,12 @@ static bool are_inside(const int32_t *page, int32_t count, int32_t pool_pages)
 
 static void fetch(const struct kvt_tag_source *source, const int32_t *page, int32_t count)
 {
-    uintptr_t tags = (uintptr_t)source->tags, content = (uintptr_t)source->content;
     for (int32_t i = 0; i < count; i++)
-        _mm_prefetch((const char *)(tags + (uintptr_t)page[i] * 16), _MM_HINT_T0);
+        _mm_prefetch(kvt_tag_place(source->tags, page[i], 16), _MM_HINT_T0);
     if (source->header)
         for (int32_t i = 0; i < count; i++)
-            _mm_prefetch(
-                (const char *)(content + (uintptr_t)page[i] * (uintptr_t)source->content_stride),
-                _MM_HINT_T0);
+            _mm_prefetch(kvt_tag_place(source->content, page[i], source->content_stride),
+                         _MM_HINT_T0);
 }
 
 static inline __m128i difference(const struct kvt_tag_source *source, int32_t page, uint64_t want)

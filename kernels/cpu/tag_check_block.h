@@ -23,6 +23,13 @@ struct kvt_tag_source {
     bool header; /* content is not in tags */
 };
 
+/* Where a page's would lie, to be fetched and not read: page may be anything. */
+static inline const char *kvt_tag_place(const void *array, int32_t page, int64_t stride)
+{
+    /* Outside the array there is no pointer: NOLINTNEXTLINE(performance-no-int-to-ptr) */
+    return (const char *)((uintptr_t)array + (uintptr_t)page * (uintptr_t)stride);
+}
+
 struct kvt_tag_block_isa {
     /* Start to fetch the tags of count ids, which may be anything. */
     void (*fetch)(const struct kvt_tag_source *source, const int32_t *page, int32_t count);

@@ -4,13 +4,11 @@
 
 static void fetch(const struct kvt_tag_source *source, const int32_t *page, int32_t count)
 {
-    uintptr_t tags = (uintptr_t)source->tags, content = (uintptr_t)source->content;
     for (int32_t i = 0; i < count; i++)
-        __builtin_prefetch((const void *)(tags + (uintptr_t)page[i] * 16));
+        __builtin_prefetch(kvt_tag_place(source->tags, page[i], 16));
     if (source->header)
         for (int32_t i = 0; i < count; i++)
-            __builtin_prefetch(
-                (const void *)(content + (uintptr_t)page[i] * (uintptr_t)source->content_stride));
+            __builtin_prefetch(kvt_tag_place(source->content, page[i], source->content_stride));
 }
 
 static bool are_inside(const int32_t *page, int32_t count, int32_t pool_pages)

@@ -165,7 +165,7 @@ static void consider(struct problem *p, struct kvt_serving_fit *fit, int c, gsl_
             most = fabs(share), like = p->which[i];
     }
     double apart = gsl_blas_dnrm2(effect);
-    if (apart < APART) {
+    if (like >= 0 && apart < APART) {
         keep(constant, "these runs do not tell it apart from ", kvt_host_constant_names[like]);
         return;
     }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sim/base/assert.h"
 #include "sim/output/summary.h"
 #include "sim/plan/bench_load.h"
 
@@ -159,6 +160,7 @@ enum kvt_status kvt_serving_world_init(struct kvt_serving_world *world,
                                        const struct kvt_serving_run runs[], int32_t count,
                                        FILE *talk, const struct kvt_stop *stop, struct kvt_err *err)
 {
+    kvt_assert(count > 0);
     *world = (struct kvt_serving_world){.runs = runs, .stop = stop, .role = KVT_ROLE_SERVE};
     world->configs = calloc((size_t)count, sizeof *world->configs);
     world->bases = calloc((size_t)count, sizeof *world->bases);

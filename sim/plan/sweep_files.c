@@ -125,7 +125,7 @@ static enum kvt_status write_items(const struct kvt_sweep *sweep, const char *pa
 enum kvt_status kvt_sweep_write(const struct kvt_sweep *sweep, const char *path,
                                 struct kvt_err *err)
 {
-    size_t most = (size_t)(sweep->points->config->domains + sweep->columns.count + 16);
+    size_t most = (size_t)sweep->points->config->domains + (size_t)sweep->columns.count + 16;
     struct items items = {.rows = calloc(most, sizeof *items.rows)};
     char(*digests)[17] = calloc((size_t)sweep->count, sizeof *digests);
     const char **texts = digests != NULL ? texts_of(sweep, digests) : NULL;
