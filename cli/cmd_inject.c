@@ -9,6 +9,7 @@
 #include "cli/inject_real.h"
 #include "cli/inject_store.h"
 #include "sim/base/file.h"
+#include "sim/base/list.h"
 #include "sim/config/config.h"
 #include "sim/plan/fault_rates.h"
 
@@ -30,14 +31,10 @@ static const struct kvt_cli_option options[] = {
 static enum kvt_status add_row(struct kvt_inject_report *report, const struct kvt_inject_row *row,
                                struct kvt_err *err)
 {
-    if (report->count == report->room) {
-        int32_t room = report->room * 2 + 64;
-        struct kvt_inject_row *grown = realloc(report->rows, (size_t)room * sizeof *grown);
-        if (grown == NULL)
-            return kvt_err_set(err, KVT_ENOMEM, "no memory for %d rows", room);
-        report->rows = grown;
-        report->room = room;
-    }
+    void *grown = kvt_list_grow(report->rows, report->count, &report->room, sizeof *report->rows);
+    if (grown == NULL)
+        return kvt_err_set(err, KVT_ENOMEM, "no memory for more than %d rows", report->count);
+    report->rows = grown;
     report->rows[report->count++] = *row;
     return KVT_OK;
 }
@@ -275,7 +272,7 @@ static enum kvt_status read_options(const struct kvt_cli *cli, struct kvt_inject
                            "--inflate: want a number from 1 to 1e15, got \"%.40s\"", inflate);
     if (inflate != NULL && !importance)
         return kvt_err_set(err, KVT_EUSAGE, "--inflate is for --estimator importance");
-    *how = (struct kvt_campaign_options){.threads = (int32_t)threads,
+    *how = (struct kvt_campaign_options){.threads = threads,
                                          .exact = cli->exact_steps,
                                          .branch = kvt_cli_get(cli, "no-branch") == NULL,
                                          .count_only = counted,

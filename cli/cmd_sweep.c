@@ -166,7 +166,7 @@ static enum kvt_status sweep_config(const struct kvt_cli *cli, const struct kvt_
     KVT_TRY(kvt_cli_get_threads(cli, &threads, err));
     KVT_TRY(kvt_cli_get_int(cli, "resamples", 0, KVT_RESAMPLES_MAX, 0, &resamples, err));
     const struct kvt_sweep_options how = {.output = cli->output,
-                                          .threads = (int32_t)threads,
+                                          .threads = threads,
                                           .resamples = (int32_t)resamples,
                                           .stop = &kvt_cli_interrupted,
                                           .progress = tell_progress,

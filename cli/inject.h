@@ -32,7 +32,8 @@ struct kvt_inject_store;
 
 struct kvt_inject_report {
     struct kvt_inject_row *rows;
-    int32_t count, room;
+    int32_t count;
+    int64_t room;
     struct kvt_progress progress;
     bool print_plan; /* nothing is run */
     bool estimates;  /* per request: of rates */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runtime/fault_trial.h"
+#include "sim/base/list.h"
 
 struct kvt_inject_disagreement {
     char config[KVT_INJECT_NAME_BYTES], guard[KVT_INJECT_NAME_BYTES];
@@ -13,15 +14,12 @@ struct kvt_inject_disagreement {
 static enum kvt_status add(struct kvt_inject_real *real, const struct kvt_inject_row *row,
                            const struct kvt_fault_trial *trial, struct kvt_err *err)
 {
-    if (real->disagreement_count == real->room) {
-        int64_t room = real->room * 2 + 16;
-        void *grown = realloc(real->disagreements, (size_t)room * sizeof *real->disagreements);
-        if (grown == NULL)
-            return kvt_err_set(err, KVT_ENOMEM, "no memory for %lld disagreements",
-                               (long long)room);
-        real->disagreements = grown;
-        real->room = room;
-    }
+    void *grown = kvt_list_grow(real->disagreements, real->disagreement_count, &real->room,
+                                sizeof *real->disagreements);
+    if (grown == NULL)
+        return kvt_err_set(err, KVT_ENOMEM, "no memory for more than %lld disagreements",
+                           (long long)real->disagreement_count);
+    real->disagreements = grown;
     struct kvt_inject_disagreement *d = &real->disagreements[real->disagreement_count++];
     memcpy(d->config, row->config, sizeof d->config);
     memcpy(d->guard, row->guard, sizeof d->guard);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "sim/base/assert.h"
+#include "sim/base/list.h"
 #include "sim/output/h5_items.h"
 
 /* ---- the journal -------------------------------------------------------------------------- */
@@ -17,14 +18,11 @@ static int64_t key_of(int64_t config, int64_t part)
 static enum kvt_status add(struct kvt_inject_store *store, int64_t key, const struct kvt_part *part,
                            struct kvt_err *err)
 {
-    if (store->count == store->room) {
-        int64_t room = store->room * 2 + 64;
-        struct kvt_inject_record *grown = realloc(store->records, (size_t)room * sizeof *grown);
-        if (grown == NULL)
-            return kvt_err_set(err, KVT_ENOMEM, "no memory for %lld parts", (long long)room);
-        store->records = grown;
-        store->room = room;
-    }
+    void *grown = kvt_list_grow(store->records, store->count, &store->room, sizeof *store->records);
+    if (grown == NULL)
+        return kvt_err_set(err, KVT_ENOMEM, "no memory for more than %lld parts",
+                           (long long)store->count);
+    store->records = grown;
     store->records[store->count++] = (struct kvt_inject_record){key, *part};
     return KVT_OK;
 }

@@ -5,18 +5,15 @@
 #include <string.h>
 
 #include "cli/fields.h"
+#include "sim/base/list.h"
 #include "sim/output/interval.h"
 
 struct kvt_reproduced *kvt_reproduced_add(struct kvt_reproduced_list *list)
 {
-    if (list->count == list->room) {
-        int32_t room = list->room == 0 ? 64 : list->room * 2;
-        struct kvt_reproduced *rows = realloc(list->rows, (size_t)room * sizeof *rows);
-        if (rows == NULL)
-            return NULL;
-        list->rows = rows;
-        list->room = room;
-    }
+    void *grown = kvt_list_grow(list->rows, list->count, &list->room, sizeof *list->rows);
+    if (grown == NULL)
+        return NULL;
+    list->rows = grown;
     struct kvt_reproduced *row = &list->rows[list->count++];
     *row = (struct kvt_reproduced){.kind = "predicted"};
     row->observed = row->predicted = row->unfitted = (double)NAN;
@@ -26,15 +23,11 @@ struct kvt_reproduced *kvt_reproduced_add(struct kvt_reproduced_list *list)
 
 struct kvt_fitted_constants *kvt_reproduced_add_constants(struct kvt_reproduced_list *list)
 {
-    if (list->constant_count == list->constant_room) {
-        int32_t room = list->constant_room == 0 ? 32 : list->constant_room * 2;
-        struct kvt_fitted_constants *constants =
-            realloc(list->constants, (size_t)room * sizeof *constants);
-        if (constants == NULL)
-            return NULL;
-        list->constants = constants;
-        list->constant_room = room;
-    }
+    void *grown = kvt_list_grow(list->constants, list->constant_count, &list->constant_room,
+                                sizeof *list->constants);
+    if (grown == NULL)
+        return NULL;
+    list->constants = grown;
     return &list->constants[list->constant_count++];
 }
 

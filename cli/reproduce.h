@@ -38,10 +38,12 @@ struct kvt_fitted_constants {
 
 struct kvt_reproduced_list {
     struct kvt_reproduced *rows; /* owned */
-    int32_t count, room;
+    int32_t count;
+    int64_t room;
     bool fitted;                            /* predictions are those with constants */
     struct kvt_fitted_constants *constants; /* owned */
-    int32_t constant_count, constant_room;
+    int32_t constant_count;
+    int64_t constant_room;
 };
 
 /* A new row at the end, zeroed, its numbers NaN; NULL without memory. */

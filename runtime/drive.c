@@ -4,27 +4,15 @@
 #include <string.h>
 
 #include "sim/base/assert.h"
+#include "sim/base/list.h"
 
 /* ---- records ------------------------------------------------------------------------------ */
 
-/* Room for one more item; false without memory. */
-static bool grow(void **items, int64_t count, int64_t *room, size_t each)
-{
-    if (count < *room)
-        return true;
-    int64_t more = *room > 0 ? 2 * *room : 4096;
-    void *grown = realloc(*items, (size_t)more * each);
-    if (grown == NULL)
-        return false;
-    *items = grown;
-    *room = more;
-    return true;
-}
-
 static void keep_call(struct kvt_order *order, enum kvt_call call, int32_t id, kvt_ticks time)
 {
-    void *calls = order->calls;
-    if (!grow(&calls, order->call_count, &order->call_room, sizeof *order->calls)) {
+    void *calls =
+        kvt_list_grow(order->calls, order->call_count, &order->call_room, sizeof *order->calls);
+    if (calls == NULL) {
         order->full = true;
         return;
     }
@@ -35,8 +23,9 @@ static void keep_call(struct kvt_order *order, enum kvt_call call, int32_t id, k
 
 static void keep_decision(struct kvt_order *order, const struct kvt_decision *decision)
 {
-    void *decisions = order->decisions;
-    if (!grow(&decisions, order->decision_count, &order->decision_room, sizeof *order->decisions)) {
+    void *decisions = kvt_list_grow(order->decisions, order->decision_count, &order->decision_room,
+                                    sizeof *order->decisions);
+    if (decisions == NULL) {
         order->full = true;
         return;
     }

@@ -7,6 +7,7 @@
 #include "runtime/canary.h"
 #include "runtime/laws_text.h"
 #include "sim/base/assert.h"
+#include "sim/base/list.h"
 #include "sim/output/summary.h"
 
 #define BRIEF_REQUESTS 12
@@ -117,27 +118,26 @@ static enum kvt_status make_schedule(struct work *w, struct kvt_err *err)
 
 /* ---- replay --------------------------------------------------------------------------------- */
 
-/* Room for one more item; false, and noted, without memory. */
-static bool room_for(struct kvt_step_log *log, void *items, int64_t count, int64_t *room,
-                     size_t each)
+/* Add to one of the lists of numbers; without memory that is noted. */
+static void keep(struct kvt_step_log *log, double **list, int64_t *count, int64_t *room,
+                 double value)
 {
-    void **list = items;
-    if (count < *room)
-        return true;
-    int64_t more = *room > 0 ? 2 * *room : 256;
-    void *grown = realloc(*list, (size_t)more * each);
+    double *grown = kvt_list_grow(*list, *count, room, sizeof *grown);
     log->full = log->full || grown == NULL;
     if (grown == NULL)
-        return false;
+        return;
     *list = grown;
-    *room = more;
-    return true;
+    grown[(*count)++] = value;
 }
 
 static void keep_step(struct kvt_step_log *log, const struct kvt_step_record *record)
 {
-    if (room_for(log, &log->records, log->count, &log->room, sizeof *log->records))
-        log->records[log->count++] = *record;
+    void *grown = kvt_list_grow(log->records, log->count, &log->room, sizeof *log->records);
+    log->full = log->full || grown == NULL;
+    if (grown == NULL)
+        return;
+    log->records = grown;
+    log->records[log->count++] = *record;
 }
 
 static void log_release(struct kvt_step_log *log)
@@ -158,17 +158,16 @@ static void compare_tags(struct work *w, int32_t replica)
     for (int i = 0; i < 2 * KVT_TAG_PAIRS; i++)
         sum[with[i]] += kvt_runtime_again(&w->runtime, replica, with[i]);
     struct kvt_step_log *log = &w->run;
-    if (room_for(log, &log->tag_ratio, log->tag_count, &log->tag_room, sizeof *log->tag_ratio))
-        log->tag_ratio[log->tag_count++] = sum[1] / sum[0] - 1;
+    keep(log, &log->tag_ratio, &log->tag_count, &log->tag_room, sum[1] / sum[0] - 1);
 }
 
 static void record_step(void *context, const struct kvt_step_record *record)
 {
     struct work *w = context;
     struct kvt_step_log *log = &w->run;
-    if (log->count % KVT_BLOCK_STEPS == 0 &&
-        room_for(log, &log->canary, log->canary_count, &log->canary_room, sizeof *log->canary))
-        log->canary[log->canary_count++] = kvt_canary_ratio(&w->canary);
+    if (log->count % KVT_BLOCK_STEPS == 0)
+        keep(log, &log->canary, &log->canary_count, &log->canary_room,
+             kvt_canary_ratio(&w->canary));
     keep_step(log, record);
     if (record->load.decodes > 0 && ++w->decode_steps % TAG_EVERY == 0)
         compare_tags(w, record->replica);
