@@ -21,9 +21,10 @@ struct variant {
     int64_t changed; /* index of the record that differs; -1: none */
     int32_t finish_ms;
     uint64_t seed;
+    int32_t rejected_input; /* tokens of the request that no metric counts */
 };
 
-static const struct variant plain = {"run: {seed: 3}\n", 20000, -1, 120, 3};
+static const struct variant plain = {"run: {seed: 3}\n", 20000, -1, 120, 3, 200};
 
 static const char *path_of(const char *name)
 {
@@ -57,7 +58,7 @@ static void write_run(const char *path, struct variant v)
     CHECK_OK(kvt_arena_init(&arena, (size_t)4 << 20, &err), err);
     const kvt_ticks arrival[] = {0, 10 * (kvt_ticks)MS}, first[] = {9 * (kvt_ticks)MS, KVT_NEVER};
     const kvt_ticks finish[] = {v.finish_ms * (kvt_ticks)MS, KVT_NEVER};
-    const int32_t input[] = {100, 200}, output[] = {4, 5};
+    const int32_t input[] = {100, v.rejected_input}, output[] = {4, 5};
     const uint8_t fate[] = {KVT_FATE_COMPLETED, KVT_FATE_REJECTED};
     const struct kvt_result_replica replica = {.name = "serve-0", .pages = 10, .pages_peak = 7};
     struct kvt_result result = {.seed = v.seed,
@@ -199,6 +200,25 @@ static void a_different_config_or_seed_alone_makes_no_difference(void)
     done();
 }
 
+static void a_request_that_differs_is_found(void)
+{
+    struct variant b = plain;
+    b.rejected_input = 201;
+    compare(plain, b);
+    CHECK_I64(comparison.metrics.different, 0, "no metric tells");
+    CHECK_I64(comparison.requests_different, 1, "requests");
+    CHECK_I64(comparison.first_different, 1, "the second");
+    CHECK(!comparison.equal);
+    CHECK_HOLDS(printed(kvt_comparison_text),
+                "Requests: 2 in A, 2 in B; 1 differ, the first is number 1 (from 0)", "in words");
+    CHECK_HOLDS(printed(kvt_comparison_csv), "requests,first,1,1,,false\n", "CSV");
+    json_t *object = json_loads(printed(kvt_comparison_json), 0, NULL);
+    json_t *requests = json_object_get(object, "requests");
+    CHECK_I64(json_integer_value(json_object_get(requests, "different")), 1, "JSON");
+    json_decref(object);
+    done();
+}
+
 static void yaml_becomes_paths(void)
 {
     struct kvt_pairs pairs = {0};
@@ -282,6 +302,7 @@ const struct check_test check_compare[] = {
      .run = runs_without_logs_are_compared_by_their_metrics},
     {.name = "a different config or seed alone makes no difference",
      .run = a_different_config_or_seed_alone_makes_no_difference},
+    {.name = "a request that differs is found", .run = a_request_that_differs_is_found},
     {.name = "YAML becomes paths", .run = yaml_becomes_paths},
     {.name = "files that are no runs are refused", .run = files_that_are_no_runs_are_refused},
     {0},

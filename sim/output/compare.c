@@ -61,6 +61,73 @@ static enum kvt_status compare_logs(struct kvt_comparison *c, struct kvt_err *er
     return read_context(c, err);
 }
 
+/* Mark the rows in which a column of /requests differs. */
+static enum kvt_status compare_column(struct kvt_comparison *c, const char *path, bool differs[],
+                                      int64_t rows, struct kvt_err *err)
+{
+    double *values[2] = {NULL, NULL};
+    enum kvt_status status = KVT_OK;
+    for (int side = 0; side < 2 && status == KVT_OK; side++) {
+        int64_t count;
+        status = kvt_run_reader_column(&c->runs[side], path, &values[side], &count, err);
+        if (status == KVT_OK && count != c->request_count[side])
+            status = kvt_err_at(err, KVT_ECONFIG, (struct kvt_where){.file = c->runs[side].path},
+                                "the columns of /requests differ in length");
+    }
+    for (int64_t r = 0; status == KVT_OK && r < rows; r++)
+        differs[r] = differs[r] || values[0][r] != values[1][r];
+    free(values[0]);
+    free(values[1]);
+    return status;
+}
+
+/* Each column of A that B has too: another version's may have more. */
+static enum kvt_status compare_columns(struct kvt_comparison *c, bool differs[], int64_t rows,
+                                       struct kvt_err *err)
+{
+    char **names;
+    int32_t count;
+    enum kvt_status status = kvt_run_reader_names(&c->runs[0], "requests", &names, &count, err);
+    for (int32_t i = 0; i < count; i++) {
+        char path[96];
+        snprintf(path, sizeof path, "requests/%.80s", names[i]);
+        if (status == KVT_OK && kvt_run_reader_has(&c->runs[1], path))
+            status = compare_column(c, path, differs, rows, err);
+        if (status == KVT_OK && c->runs[1].unread != KVT_OK)
+            status = kvt_err_at(err, c->runs[1].unread, (struct kvt_where){.file = c->runs[1].path},
+                                "/requests cannot be read");
+        free(names[i]);
+    }
+    free(names);
+    return status;
+}
+
+static enum kvt_status compare_requests(struct kvt_comparison *c, struct kvt_err *err)
+{
+    c->first_different = -1;
+    for (int side = 0; side < 2; side++) {
+        double *arrivals;
+        KVT_TRY(kvt_run_reader_column(&c->runs[side], "requests/arrival", &arrivals,
+                                      &c->request_count[side], err));
+        free(arrivals);
+    }
+    int64_t a = c->request_count[0], b = c->request_count[1], rows = a < b ? a : b;
+    bool *differs = calloc((size_t)rows + 1, sizeof *differs);
+    if (differs == NULL)
+        return kvt_err_set(err, KVT_ENOMEM, "no memory to compare two runs");
+    enum kvt_status status = compare_columns(c, differs, rows, err);
+    for (int64_t r = 0; r < rows; r++) {
+        if (differs[r] && c->first_different < 0)
+            c->first_different = r;
+        c->requests_different += differs[r];
+    }
+    if (a != b && c->first_different < 0)
+        c->first_different = rows;
+    c->requests_different += a > b ? a - b : b - a;
+    free(differs);
+    return status;
+}
+
 static enum kvt_status add_values(struct kvt_comparison *c, int side, const char *group,
                                   struct kvt_pairs *pairs, struct kvt_stored_value values[],
                                   struct kvt_err *err)
@@ -97,6 +164,7 @@ enum kvt_status kvt_comparison_init(struct kvt_comparison *comparison, const cha
     KVT_TRY(kvt_run_reader_open(&c->runs[0], path_a, err));
     KVT_TRY(kvt_run_reader_open(&c->runs[1], path_b, err));
     KVT_TRY(compare_logs(c, err));
+    KVT_TRY(compare_requests(c, err));
     struct kvt_stored_value *values = malloc(KVT_STORED_MAX * sizeof *values);
     if (values == NULL)
         return kvt_err_set(err, KVT_ENOMEM, "no memory to compare two runs");
@@ -109,7 +177,7 @@ enum kvt_status kvt_comparison_init(struct kvt_comparison *comparison, const cha
     kvt_pairs_judge(&c->config);
     kvt_pairs_judge(&c->meta);
     /* The digest is among the metrics. */
-    c->equal = c->logs_equal && c->metrics.different == 0;
+    c->equal = c->logs_equal && c->requests_different == 0 && c->metrics.different == 0;
     return KVT_OK;
 }
 

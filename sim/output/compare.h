@@ -2,8 +2,8 @@
  * compare.h - two runs side by side: where their decisions part, what it did to the metrics
  *
  * Two runs are equal when they decided the same (equal digests, and equal logs where both have one)
- * and every metric is equal. Configuration and versions are compared too, since they explain a
- * difference, but do not make one.
+ * and every metric and every column of every request is equal. Configuration and versions are
+ * compared too, since they explain a difference, but do not make one.
  */
 #ifndef KVT_OUTPUT_COMPARE_H
 #define KVT_OUTPUT_COMPARE_H
@@ -25,6 +25,9 @@ struct kvt_comparison {
     int64_t context_first; /* of context[][0] */
     int32_t context_count[2];
     struct kvt_decision context[2][2 * KVT_CONTEXT + 1];
+    int64_t request_count[2];
+    int64_t requests_different; /* in a column that both have; rows that one run alone has, too */
+    int64_t first_different;    /* index of the first such request, or -1 */
     struct kvt_pairs metrics, config, meta;
     bool equal;
 };

@@ -68,6 +68,18 @@ static void print_logs(const struct kvt_comparison *c, FILE *file)
     }
 }
 
+static void print_requests(const struct kvt_comparison *c, FILE *file)
+{
+    if (c->requests_different == 0)
+        fprintf(file, "Requests: all %" PRId64 " equal\n", c->request_count[0]);
+    else
+        fprintf(file,
+                "Requests: %" PRId64 " in A, %" PRId64 " in B; %" PRId64
+                " differ, the first is number %" PRId64 " (from 0)\n",
+                c->request_count[0], c->request_count[1], c->requests_different,
+                c->first_different);
+}
+
 static void print_lines(char side, const char *text, FILE *file)
 {
     fprintf(file, "     %c  ", side);
@@ -119,6 +131,7 @@ enum kvt_status kvt_comparison_text(const struct kvt_comparison *comparison, FIL
     fprintf(file, "A: %s\nB: %s\n", c->runs[0].path, c->runs[1].path);
     fprintf(file, "%s\n\n", c->equal ? "The runs are equal." : "The runs differ.");
     print_logs(c, file);
+    print_requests(c, file);
     print_pairs("Metrics", &c->metrics, true, file);
     print_pairs("Configuration", &c->config, false, file);
     print_pairs("Seed, versions and the like", &c->meta, false, file);
@@ -199,6 +212,18 @@ static json_t *decisions_json(const struct kvt_comparison *c, bool *whole)
     return object;
 }
 
+static json_t *requests_json(const struct kvt_comparison *c, bool *whole)
+{
+    json_t *object = json_object();
+    *whole = put(object, "count_a", json_integer(c->request_count[0])) &&
+             put(object, "count_b", json_integer(c->request_count[1])) &&
+             put(object, "different", json_integer(c->requests_different)) &&
+             put(object, "first",
+                 c->first_different >= 0 ? json_integer(c->first_different) : json_null()) &&
+             *whole;
+    return object;
+}
+
 enum kvt_status kvt_comparison_json(const struct kvt_comparison *comparison, FILE *file,
                                     struct kvt_err *err)
 {
@@ -209,6 +234,7 @@ enum kvt_status kvt_comparison_json(const struct kvt_comparison *comparison, FIL
             put(object, "a", kvt_json_text(c->runs[0].path)) &&
             put(object, "b", kvt_json_text(c->runs[1].path)) &&
             put(object, "decisions", decisions_json(c, &whole)) && whole;
+    whole = put(object, "requests", requests_json(c, &whole)) && whole;
     whole = put(object, "metrics", pairs_json(&c->metrics, true, &whole)) && whole;
     whole = put(object, "config", pairs_json(&c->config, false, &whole)) && whole;
     whole = put(object, "meta", pairs_json(&c->meta, false, &whole)) && whole;
@@ -269,6 +295,9 @@ enum kvt_status kvt_comparison_csv(const struct kvt_comparison *comparison, FILE
         }
         fprintf(file, ",,false\n");
     }
+    if (c->requests_different > 0)
+        fprintf(file, "requests,first,%" PRId64 ",%" PRId64 ",,false\n", c->first_different,
+                c->first_different);
     csv_pairs("metric", &c->metrics, true, file);
     csv_pairs("config", &c->config, false, file);
     csv_pairs("meta", &c->meta, false, file);

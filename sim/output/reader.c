@@ -403,7 +403,7 @@ static herr_t take_name(hid_t group, const char *name, const H5L_info_t *info, v
     struct names *names = context;
     (void)group;
     (void)info;
-    if (names->count == KVT_POINTS_NAMES_MAX)
+    if (names->count == KVT_NAMES_MAX)
         return 1;
     names->list[names->count] = strdup(name);
     names->failed = names->list[names->count] == NULL;
@@ -411,10 +411,10 @@ static herr_t take_name(hid_t group, const char *name, const H5L_info_t *info, v
     return names->failed ? -1 : 0;
 }
 
-enum kvt_status kvt_points_reader_names(struct kvt_run_reader *reader, const char *group,
-                                        char ***out, int32_t *count, struct kvt_err *err)
+enum kvt_status kvt_run_reader_names(struct kvt_run_reader *reader, const char *group, char ***out,
+                                     int32_t *count, struct kvt_err *err)
 {
-    struct names names = {.list = calloc(KVT_POINTS_NAMES_MAX, sizeof *names.list)};
+    struct names names = {.list = calloc(KVT_NAMES_MAX, sizeof *names.list)};
     *out = names.list;
     *count = 0;
     if (names.list == NULL)

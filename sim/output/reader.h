@@ -67,19 +67,19 @@ enum kvt_status kvt_run_reader_config(struct kvt_run_reader *reader, char **text
 /* A text attribute of any length of the object at path; malloc'ed, NULL when there is none. */
 char *kvt_run_reader_text(struct kvt_run_reader *reader, const char *path, const char *name);
 
-/* ---- files of sweeps, searches and campaigns ---- */
+#define KVT_NAMES_MAX 512 /* columns of a group */
 
-#define KVT_POINTS_NAMES_MAX 512
+/* The columns of a group by name: a list of malloc'ed names, in a malloc'ed array; none where there
+ * is no such group. *out is to be freed after a failure too. */
+enum kvt_status kvt_run_reader_names(struct kvt_run_reader *reader, const char *group, char ***out,
+                                     int32_t *count, struct kvt_err *err);
+
+/* ---- files of sweeps, searches and campaigns ---- */
 
 /* Open any file of kvtwin's; kind is "sweep", "plan", "faults", or "" for that of a run, of which
  * only the functions below may then be asked. Close it as a run's. */
 enum kvt_status kvt_points_reader_open(struct kvt_run_reader *reader, const char *path,
                                        char kind[16], struct kvt_err *err);
-
-/* The columns of a group by name: a list of malloc'ed names, in a malloc'ed array; none where there
- * is no such group. *out is to be freed after a failure too. */
-enum kvt_status kvt_points_reader_names(struct kvt_run_reader *reader, const char *group,
-                                        char ***out, int32_t *count, struct kvt_err *err);
 
 /* All texts of a dataset, *width bytes each with their zero byte; malloc'ed, NULL after a
  * failure. */

@@ -4,7 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sim/base/file.h"
+#include "sim/base/names.h"
 #include "sim/output/interval.h"
+#include "sim/output/pairs.h"
+#include "sim/output/parts.h"
 #include "sim/report/parts.h"
 
 #define CURVES 8 /* values of a setting that have a curve each */
@@ -61,8 +65,7 @@ static enum kvt_status read_settings(struct kvt_points_page *page, struct kvt_er
 {
     char **names;
     int32_t count;
-    enum kvt_status status =
-        kvt_points_reader_names(&page->reader, "settings", &names, &count, err);
+    enum kvt_status status = kvt_run_reader_names(&page->reader, "settings", &names, &count, err);
     for (int32_t i = 0; i < count; i++) {
         if (status == KVT_OK && page->setting_count < KVT_POINTS_SETTINGS)
             status =
@@ -71,6 +74,98 @@ static enum kvt_status read_settings(struct kvt_points_page *page, struct kvt_er
     }
     free(names);
     return status;
+}
+
+static const char *text_of(const struct kvt_points_setting *setting, int64_t row)
+{
+    return setting->texts != NULL ? setting->texts + (size_t)row * setting->width : "";
+}
+
+/* The value of a column for the best; NaN where there is none. */
+static enum kvt_status read_best(struct kvt_points_page *page, const char *group, const char *name,
+                                 double *value, struct kvt_err *err)
+{
+    double *column = NULL;
+    enum kvt_status status = read_numbers(page, group, name, &column, err);
+    *value = status == KVT_OK && column != NULL ? column[page->best] : (double)NAN;
+    free(column);
+    return status;
+}
+
+/* A line for a bound of the SLO: its column is called slo_ttft_p90_ms, its key slo.ttft.p90. */
+static enum kvt_status print_bound(struct kvt_points_page *page, const char *column,
+                                   const struct kvt_pairs *keys, FILE *out, struct kvt_err *err)
+{
+    char latency[8], percentile[16], key[32], end[80], number[96];
+    double value, low, high;
+    if (sscanf(column, "slo_%7[a-z0-9]_%15[^_]_%3s", latency, percentile, end) != 3 ||
+        strcmp(end, "ms") != 0)
+        return KVT_OK;
+    KVT_TRY(read_best(page, "metrics", column, &value, err));
+    snprintf(end, sizeof end, "%.40s_low", column);
+    KVT_TRY(read_best(page, "metrics", end, &low, err));
+    snprintf(end, sizeof end, "%.40s_high", column);
+    KVT_TRY(read_best(page, "metrics", end, &high, err));
+    if (isnan(value))
+        return KVT_OK;
+    snprintf(key, sizeof key, "slo.%s.%s", latency, percentile);
+    for (int l = 0; l < KVT_LATENCY_COUNT; l++)
+        if (strcmp(kvt_latency_keys[l], latency) == 0)
+            fputs(kvt_latency_labels[l], out);
+    fprintf(out, " %s %s ms", percentile,
+            kvt_interval_print(value, isnan(low) ? value : low, isnan(high) ? value : high,
+                               value < 100 ? 1 : 0, number, sizeof number));
+    for (int32_t i = 0; i < keys->count; i++)
+        if (strcmp(keys->pairs[i].name, key) == 0)
+            fprintf(out, ", want %s", keys->pairs[i].text[0]);
+    fputc('\n', out);
+    return KVT_OK;
+}
+
+/* As `plan` prints it: the bounds of the SLO, which is the nearest, how busy its roles are. */
+static enum kvt_status print_best(struct kvt_points_page *page, FILE *out, struct kvt_err *err)
+{
+    struct kvt_pairs keys = {0};
+    char **names = NULL, name[64];
+    int32_t count = 0;
+    double worst, busy, peak;
+    enum kvt_status status = kvt_pairs_add_yaml(&keys, 0, page->reader.path, page->config, err);
+    if (status == KVT_OK)
+        status = kvt_run_reader_names(&page->reader, "metrics", &names, &count, err);
+    for (int32_t i = 0; i < count; i++) {
+        if (status == KVT_OK)
+            status = print_bound(page, names[i], &keys, out, err);
+        free(names[i]);
+    }
+    free(names);
+    kvt_pairs_release(&keys);
+    KVT_TRY(status);
+    KVT_TRY(read_best(page, "candidates", "worst", &worst, err));
+    fprintf(out, "limited by %s, at %.2f of its bound", text_of(&page->message, page->best), worst);
+    for (int role = 0; role < KVT_ROLE_COUNT; role++) {
+        snprintf(name, sizeof name, "%s_busy_fraction", kvt_role_names[role]);
+        KVT_TRY(read_best(page, "metrics", name, &busy, err));
+        snprintf(name, sizeof name, "%s_pages_peak_fraction", kvt_role_names[role]);
+        KVT_TRY(read_best(page, "metrics", name, &peak, err));
+        if (!isnan(busy))
+            fprintf(out, "; %s busy %.0f %%, %.0f %% of its KV pages at the peak",
+                    kvt_role_names[role], 100 * busy, 100 * peak);
+    }
+    return KVT_OK;
+}
+
+static enum kvt_status describe_best(struct kvt_points_page *page, struct kvt_err *err)
+{
+    size_t bytes;
+    if (page->best < 0)
+        return KVT_OK;
+    FILE *out = kvt_memory_open(&page->best_text, &bytes);
+    if (out == NULL)
+        return kvt_err_set(err, KVT_ENOMEM, "no memory for the best");
+    enum kvt_status status = print_best(page, out, err);
+    bool whole = kvt_memory_close(out, &page->best_text);
+    return whole || status != KVT_OK ? status
+                                     : kvt_err_set(err, KVT_ENOMEM, "no memory for the best");
 }
 
 /* What only a search has. */
@@ -96,7 +191,8 @@ static enum kvt_status read_search(struct kvt_points_page *page, struct kvt_err 
         KVT_TRY(read_numbers(page, "candidates", m == KVT_POINTS_GPUS ? "gpus" : "usd_per_h",
                              &page->metrics[m], err));
     }
-    return read_texts(page, "candidates", "message", &page->message, err);
+    KVT_TRY(read_texts(page, "candidates", "message", &page->message, err));
+    return describe_best(page, err);
 }
 
 enum kvt_status kvt_points_page_read(struct kvt_points_page *page, const char *path,
@@ -139,15 +235,11 @@ void kvt_points_page_release(struct kvt_points_page *page)
     free(page->on_front);
     free(page->objective);
     free(page->config);
+    free(page->best_text);
     *page = (struct kvt_points_page){0};
 }
 
 /* ---- settings as axes --------------------------------------------------------------------- */
-
-static const char *text_of(const struct kvt_points_setting *setting, int64_t row)
-{
-    return setting->texts != NULL ? setting->texts + (size_t)row * setting->width : "";
-}
 
 /* A setting as a number ("8", "0.5", "25 GB/s"); NaN when it begins with none. */
 static double number_of(const struct kvt_points_setting *setting, int64_t row)
@@ -439,6 +531,11 @@ enum kvt_status kvt_points_page_html(const struct kvt_points_page *page, FILE *o
     fputs("</p></header>\n", out);
     if (is_plan && page->best < 0)
         fputs("<p class=\"bad\">Nothing meets the SLO.</p>\n", out);
+    if (page->best_text != NULL) {
+        fputs("<h2>Best</h2>\n<pre>", out);
+        kvt_svg_text(page->best_text, out);
+        fputs("</pre>\n", out);
+    }
     fputs("<h2>Figures</h2>\n<section class=\"grid\">\n", out);
     for (int m = 0; m < KVT_POINTS_METRIC_COUNT; m++) {
         bool shown;

@@ -8,9 +8,9 @@
  *
  * A sweep: metrics against the setting of the most different numbers, a curve for each value of the
  * first other one with few, points where further settings differ too. A search: what its candidates
- * cost against their TTFT and ITL, the Pareto front, the best. The table has the first
- * KVT_POINTS_SHOWN points; of a search the best, then the front, then the others by objective.
- * Equal files give equal pages.
+ * cost against their TTFT and ITL, the Pareto front, the best with its SLO and what limits it. The
+ * table has the first KVT_POINTS_SHOWN points; of a search the best, then the front, then the
+ * others by objective. Equal files give equal pages.
  */
 #ifndef KVT_REPORT_POINTS_H
 #define KVT_REPORT_POINTS_H
@@ -51,6 +51,7 @@ struct kvt_points_page {
     struct kvt_points_setting state, message; /* of a search; message of a sweep too */
     double *on_front, *objective;             /* of a search; owned */
     int64_t best;                             /* or -1 */
+    char *best_text;                          /* how it keeps the SLO, in lines; owned; or NULL */
     char *config;                             /* owned */
 };
 
