@@ -270,23 +270,59 @@ static const char *without_place(const struct kvt_points *points, int64_t number
     return has_place ? stop + 2 : message;
 }
 
-/* The first clause of a message, and N for every number that stands alone, so that equal reasons
- * are equal. */
-static void generalise(const char *text, char out[KVT_REASON_BYTES])
+/* The first clause of a message. */
+static void first_clause(const char *text, char out[KVT_REASON_BYTES])
 {
     size_t used = 0;
-    for (const char *c = text; *c != '\0' && *c != '\n' && used + 2 < KVT_REASON_BYTES; c++) {
-        bool ends = c[0] == ';' || (c[0] == ':' && c[1] == ' ' && c - text > 20 && used > 20 &&
-                                    strncmp(text, "fleet.", 6) != 0);
+    for (const char *c = text; *c != '\0' && *c != '\n' && used + 1 < KVT_REASON_BYTES; c++) {
+        bool ends = c[0] == ';' ||
+                    (c[0] == ':' && c[1] == ' ' && used > 20 && strncmp(text, "fleet.", 6) != 0);
         if (ends)
             break;
-        bool alone = isdigit((unsigned char)*c) && c > text && (c[-1] == ' ' || c[-1] == '(');
-        out[used++] = alone ? 'N' : *c;
-        while (alone &&
-               (isdigit((unsigned char)c[1]) || (c[1] == '.' && isdigit((unsigned char)c[2]))))
-            c++;
+        out[used++] = *c;
     }
     out[used] = '\0';
+}
+
+/* Bytes of the number that stands alone at text[at], or of an N in the place of one; 0: none. */
+static size_t number_at(const char *text, size_t at)
+{
+    bool begins = at > 0 && (text[at - 1] == ' ' || text[at - 1] == '(');
+    size_t bytes = 0;
+    if (!begins)
+        return 0;
+    if (text[at] == 'N' && !isalnum((unsigned char)text[at + 1]))
+        return 1;
+    while (isdigit((unsigned char)text[at + bytes]) ||
+           (bytes > 0 && text[at + bytes] == '.' && isdigit((unsigned char)text[at + bytes + 1])))
+        bytes++;
+    return bytes;
+}
+
+/* Whether two reasons differ in numbers alone; then both, an N for each number that differs, into
+ * *reason. */
+static bool merge_reasons(char reason[KVT_REASON_BYTES], const char *other)
+{
+    char both[KVT_REASON_BYTES];
+    size_t a = 0, b = 0, used = 0;
+    while (reason[a] != '\0' || other[b] != '\0') {
+        size_t count = number_at(reason, a), others = number_at(other, b);
+        bool equal = count == others && memcmp(&reason[a], &other[b], count) == 0;
+        if (count > 0 && others > 0) {
+            memcpy(&both[used], equal ? &reason[a] : "N", equal ? count : 1);
+            used += equal ? count : 1;
+            a += count;
+            b += others;
+        } else if (reason[a] == other[b]) {
+            both[used++] = reason[a++];
+            b++;
+        } else {
+            return false;
+        }
+    }
+    memcpy(reason, both, used);
+    reason[used] = '\0';
+    return true;
 }
 
 static void reason_of(const struct kvt_search *search, int64_t number, char out[KVT_REASON_BYTES])
@@ -296,7 +332,7 @@ static void reason_of(const struct kvt_search *search, int64_t number, char out[
     switch (c->state) {
     case KVT_CANDIDATE_CONTRADICTS:
     case KVT_CANDIDATE_UNFIT:
-        generalise(without_place(search->points, number, c->message), out);
+        first_clause(without_place(search->points, number, c->message), out);
         break;
     case KVT_CANDIDATE_PRUNED:
         snprintf(out, KVT_REASON_BYTES, "%s", kvt_bound_texts[c->bound]);
@@ -324,9 +360,11 @@ int32_t kvt_search_reasons(const struct kvt_search *search, char (*texts)[KVT_RE
         char reason[KVT_REASON_BYTES];
         reason_of(search, i, reason);
         int32_t at_index = 0;
-        while (at_index < count && strcmp(texts[at_index], reason) != 0)
+        if (reason[0] == '\0')
+            continue;
+        while (at_index < count && !merge_reasons(texts[at_index], reason))
             at_index++;
-        if (reason[0] == '\0' || at_index == most)
+        if (at_index == most)
             continue;
         if (at_index == count) {
             counts[count] = 0;

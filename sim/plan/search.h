@@ -91,8 +91,8 @@ enum kvt_status kvt_search_run(struct kvt_search *search, const struct kvt_point
 void kvt_search_release(struct kvt_search *search);
 
 /* Why candidates were not taken, most frequent first: texts[0..], counts; returns how many, at most
- * `most`. Numbers in messages are replaced by N. */
-#define KVT_REASON_BYTES 160
+ * `most`. Reasons that differ in numbers alone are one, with N for the numbers that differ. */
+#define KVT_REASON_BYTES KVT_POINT_MESSAGE
 int32_t kvt_search_reasons(const struct kvt_search *search, char (*texts)[KVT_REASON_BYTES],
                            int64_t counts[], int32_t most);
 
