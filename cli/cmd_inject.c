@@ -253,6 +253,9 @@ static enum kvt_status read_options(const struct kvt_cli *cli, struct kvt_inject
     const char *which = kvt_cli_get(cli, "estimator"), *inflate = kvt_cli_get(cli, "inflate");
     KVT_TRY(kvt_cli_get_threads(cli, &threads, err));
     report->print_plan = kvt_cli_get(cli, "print-plan") != NULL;
+    if (report->print_plan && cli->output != NULL)
+        return kvt_err_set(err, KVT_EUSAGE,
+                           "-o is for results: --print-plan writes to standard output");
     bool importance = which != NULL && strcmp(which, "importance") == 0;
     bool counted = which != NULL && strcmp(which, "counted") == 0;
     bool splitting = which != NULL && strcmp(which, "splitting") == 0;
@@ -290,7 +293,7 @@ static enum kvt_status run_all(const struct kvt_cli *cli, struct kvt_inject_repo
     static struct kvt_inject_store store = {.journal = {.file = -1}};
     uint64_t seed = 0;
     enum kvt_status status = KVT_OK;
-    bool stores = cli->output != NULL && !cli->print_config && !report->print_plan;
+    bool stores = cli->output != NULL && !cli->print_config;
     if (stores) {
         status = open_store(cli, &store, &seed, err);
         report->store = &store;

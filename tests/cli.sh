@@ -331,6 +331,18 @@ run "a guard without a check" 0 inject configs/examples/faults.yaml --trials 2 \
 out_has "guard deferred-free, percent"
 run "no plan to print" 3 inject configs/examples/faults.yaml --print-plan
 err_has "--print-plan wants faults.plan or faults.rates"
+run "a plan is printed, not written" 2 inject configs/examples/faults.yaml --print-plan -o "$work/plan.h5"
+err_has "--print-plan writes to standard output"
+run "more trials than a campaign takes" 6 inject configs/examples/faults.yaml --trials 1000000000
+err_has "faults.trials: want at most 100000000 of all 14 classes together, got 1000000000 each"
+run "no class at all" 3 inject configs/examples/faults.yaml --set 'faults.kinds=[]'
+err_has "or false-alarm, got an empty list"
+run "a share that nothing reads" 3 inject configs/examples/faults.yaml \
+    --set 'fleet.decode.guard={tag-side: {sample: 0.5}}'
+err_has "fleet.decode.guard: sample is for check: sampled, got check: once"
+run "rates at which nothing strikes are split too" 0 inject configs/examples/faults.yaml --trials 4 \
+    --estimator splitting --set fleet.decode.guard=none \
+    --set 'faults.rates=[{fault: stale-reader, rate: 0, per: hour}]'
 run "a plan without a strike" 0 inject configs/examples/faults.yaml --print-plan \
     --set 'faults.rates=[{fault: bit-flip, rate: 1e-9, per: hour}]'
 out_has "plan: []"
@@ -609,7 +621,7 @@ while read -r key; do
     "$kvtwin" config explain "$key" >/dev/null || fail "$key"
 done <"$work/keys"
 run "an unknown key" 2 config explain fleet.decode.kw
-err_has 'did you mean "kv"'
+err_has 'did you mean "fleet.decode.kv"'
 run "explain nothing" 2 config explain
 run "examples" 0 examples
 out_has "configs/examples/quickstart.yaml"
@@ -756,6 +768,8 @@ err_is_empty
 [ -s "$work/plan.h5" ] || fail "plan.h5 is missing"
 run "a page of a plan" 0 report "$work/plan.h5" -o "$work/plan.html"
 grep -q '<td>best' "$work/plan.html" || fail "the best is not in the page"
+grep -q '^limited by TTFT p90 .* at 0[.][0-9]* of its bound; prefill busy' "$work/plan.html" || fail "nor what limits it"
+grep -q 'ITL p99 .* ms, want 40 ms$' "$work/plan.html" || fail "nor its SLO"
 run "a plan as a table" 0 plan $split --set plan.resamples=0 --format csv
 [ "$(wc -l <"$work/out")" -eq 10 ] || fail "want a header and 9 rows"
 run "a plan that nothing meets" 1 plan $split --set slo.itl.p99='4 ms'

@@ -87,7 +87,7 @@ static void a_bad_value_is_refused_with_its_line_and_column(void)
          "c.yaml:5:12: fleet.serve.memory: want a mapping, got nothing"},
         {"tags made of nothing", SERVE "    guard: {tag-side: {bind: []}}\n",
          "c.yaml:5:30: fleet.serve.guard.tag-side.bind: want a list of owner, position, generation "
-         "or incarnation, got a list"},
+         "or incarnation, got an empty list"},
         {"null for a text", SERVE "title: ~\n", "c.yaml:5:8: title: want text, got nothing"},
         {"map for a text", SERVE "title: {a: b}\n", "c.yaml:5:8: title: want text, got a mapping"},
         {"no percentile", SERVE "slo: {ttft: {q90: 1 s}}\n",

@@ -270,11 +270,20 @@ static void what_cannot_be_split_is_refused(void)
                 KVT_ELIMIT);
     CHECK_HOLDS(err.text, "splitting takes 32 at most: these rates can be counted", "");
     kvt_config_release(&config);
-    err = (struct kvt_err){0};
+}
+
+static void where_nothing_strikes_nothing_escapes(void)
+{
+    struct kvt_fault_estimate all;
+    static const enum kvt_fault_estimator ways[] = {KVT_ESTIMATE_COUNTED, KVT_ESTIMATE_IMPORTANCE,
+                                                    KVT_ESTIMATE_SPLITTING};
     if (!load("  rates: [{fault: wrong-map, rate: 0, per: hour}]\n", "faults.trials=8"))
         return;
-    CHECK_FAILS(kvt_fault_estimate(&config, &how, KVT_ESTIMATE_SPLITTING, 0, &all, &err), err,
-                KVT_ECONFIG);
+    for (int i = 0; i < 3; i++) {
+        struct kvt_estimate none = estimate(ways[i], "8", 1, &all);
+        CHECK(none.p == 0 && none.low == 0 && none.high == 0);
+        CHECK_I64(all.strikes, 0, "strikes");
+    }
     kvt_config_release(&config);
 }
 
@@ -288,5 +297,6 @@ const struct check_test check_fault_split[] = {
     {"it agrees with counting at inflated rates", it_agrees_with_counting_at_inflated_rates, false},
     {"it agrees with importance sampling", it_agrees_with_importance_sampling, false},
     {"what cannot be split is refused", what_cannot_be_split_is_refused, false},
+    {"where nothing strikes nothing escapes", where_nothing_strikes_nothing_escapes, false},
     {0},
 };

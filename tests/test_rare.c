@@ -132,6 +132,17 @@ static void no_hit_is_no_certainty(void)
     CHECK_NOTE(i.low == 0 && i.high == 1, "no trials");
 }
 
+static void hits_alone_are_no_certainty_either(void)
+{
+    struct kvt_tally all = {0};
+    for (int run = 0; run < 40; run++)
+        kvt_tally_add(&all, 1, log(0.25));
+    struct kvt_estimate e = kvt_tally_estimate(&all, 0.95);
+    CHECK_CLOSE(e.p, 0.25, 1e-12, "");
+    CHECK_CLOSE(e.low, 0.25 * pow(0.025, 1.0 / 40), 1e-9, "as for a count");
+    CHECK(e.high >= e.p);
+}
+
 static void intervals_of_counts_have_their_known_values(void)
 {
     struct kvt_interval i = kvt_clopper_pearson(10, 100, 0.95);
@@ -148,6 +159,7 @@ const struct check_test check_rare[] = {
     {"an unbiased run has weight one", an_unbiased_run_has_weight_one, false},
     {"runs in parts add up to the whole", runs_in_parts_add_up_to_the_whole, false},
     {"no hit is no certainty", no_hit_is_no_certainty, false},
+    {"hits alone are no certainty either", hits_alone_are_no_certainty_either, false},
     {"intervals of counts have their known values", intervals_of_counts_have_their_known_values,
      false},
     {0},

@@ -94,6 +94,9 @@ static void check_guard(const struct checker *c, enum kvt_role role)
         complain(c, path,
                  "quarantine is for pages that failed a check: want a tag, digest, canary or "
                  "request-id beside it");
+    if (guard->sample_set && guard->check != KVT_CHECK_SAMPLED)
+        complain(c, path, "sample is for check: sampled, got check: %s",
+                 kvt_check_names[guard->check]);
     const struct kvt_config_store *store = c->config->store;
     const struct kvt_yaml *node = kvt_yaml_find(store->root, "fleet");
     node = node != NULL && node->kind == KVT_YAML_MAP ? kvt_yaml_find(node, kvt_role_names[role])

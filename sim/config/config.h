@@ -67,7 +67,8 @@ struct kvt_config_guard {
     enum kvt_guard_check check;
     enum kvt_on_hit on_hit; /* on a hit */
     double sample;          /* of the checks, for `sampled` */
-    double lease;           /* s: its term */
+    bool sample_set;
+    double lease; /* s: its term */
 };
 
 /* One pool of equal replicas. */

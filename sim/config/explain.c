@@ -4,16 +4,18 @@
 #include <string.h>
 
 #include "sim/base/file.h"
-#include "sim/config/schema.h"
+#include "sim/config/read.h"
 
 #define NEAR_MAX 64
 
 /* The rule that a dotted path names, aliases resolved; NULL when there is none, with the section
- * that was reached and the part that it does not have. */
-static const struct kvt_rule *find(const char *path, const struct kvt_rule **section, char part[64])
+ * that was reached, its path, and the part that it does not have. */
+static const struct kvt_rule *find(const char *path, const struct kvt_rule **section,
+                                   char reached[KVT_PATH_BYTES], char part[64])
 {
     const struct kvt_rule *rule = &kvt_schema;
-    char rest[KVT_PATH_BYTES], alias[KVT_PATH_BYTES];
+    char rest[KVT_PATH_BYTES], alias[KVT_PATH_BYTES], above[KVT_PATH_BYTES];
+    reached[0] = '\0';
     snprintf(rest, sizeof rest, "%.*s", KVT_PATH_BYTES - 1, path);
     for (char *at = rest; *at != '\0';) {
         size_t bytes = strcspn(at, ".");
@@ -36,6 +38,8 @@ static const struct kvt_rule *find(const char *path, const struct kvt_rule **sec
         }
         if (child == NULL)
             return NULL;
+        memcpy(above, reached, sizeof above);
+        kvt_path_below(reached, above, part);
         rule = child;
         at += bytes + !last;
     }
@@ -77,9 +81,9 @@ static void print_rule(const struct kvt_rule *rule, const char *path, FILE *out)
 char *kvt_config_explain(const char *path, struct kvt_err *err)
 {
     const struct kvt_rule *section = &kvt_schema;
-    char part[64] = "", *text = NULL;
+    char part[64] = "", reached[KVT_PATH_BYTES] = "", meant[KVT_PATH_BYTES], *text = NULL;
     size_t bytes = 0;
-    const struct kvt_rule *rule = path[0] != '\0' ? find(path, &section, part) : NULL;
+    const struct kvt_rule *rule = path[0] != '\0' ? find(path, &section, reached, part) : NULL;
     if (rule == NULL) {
         const char *names[NEAR_MAX];
         size_t count = 0;
@@ -88,9 +92,11 @@ char *kvt_config_explain(const char *path, struct kvt_err *err)
              child != NULL && child->key != NULL && count < NEAR_MAX; child++)
             names[count++] = child->key;
         const char *near = kvt_nearest_name(part, names, count);
+        if (near != NULL)
+            kvt_path_below(meant, reached, near);
         kvt_err_set(err, KVT_EUSAGE,
                     "there is no key \"%.100s\"%s%s%s; kvtwin config keys lists all", path,
-                    near != NULL ? ": did you mean \"" : "", near != NULL ? near : "",
+                    near != NULL ? ": did you mean \"" : "", near != NULL ? meant : "",
                     near != NULL ? "\"" : "");
         return NULL;
     }

@@ -125,7 +125,8 @@ static const struct kvt_rule scheduler_rules[] = {
                        "computed again is aborted", .standard = "abort", \
                        SET_OF(kvt_on_hit_names)), \
                    ROW(REAL, "sample", G, sample, "share of the steps that are checked, for " \
-                       "check: sampled", .max = 1, .flags = KVT_ABOVE, .standard = "0.1")
+                       "check: sampled; unset: 0.1", .max = 1, .flags = KVT_ABOVE, \
+                       .standard = "0.1", .given = KVT_AT(G, sample_set))
 static const struct kvt_rule check_rules[] = {CHECK_RULE, END};
 static const struct kvt_rule tag_rules[] = {
     ROW(INT32, "bits", G, tag_bits, "width of a tag", .min = 4, .max = 64, .standard = "64"),

@@ -114,8 +114,10 @@ static bool refuse(const struct kvt_rule *rule, const struct kvt_yaml *node,
                    struct kvt_complaint *complaint)
 {
     char want[LIST_BYTES + 32], got[KVT_QUOTE_BYTES];
+    bool is_empty = rule->kind == KVT_RULE_NAMES && node->kind == KVT_YAML_LIST && node->count == 0;
     snprintf(complaint->text, sizeof complaint->text, "want %.350s, got %s",
-             kvt_rule_want(rule, want, sizeof want), kvt_yaml_describe(node, got));
+             kvt_rule_want(rule, want, sizeof want),
+             is_empty ? "an empty list" : kvt_yaml_describe(node, got));
     return false;
 }
 

@@ -42,6 +42,10 @@ struct kvt_estimate kvt_tally_estimate(const struct kvt_tally *tally, double lev
     estimate.high = estimate.p + z * estimate.error;
     if (tally->hits == 0)
         estimate.high = kvt_clopper_pearson(0, tally->runs, level).high;
+    if (tally->hits == tally->runs) {
+        double least = estimate.p * kvt_clopper_pearson(tally->runs, tally->runs, level).low;
+        estimate.low = fmin(estimate.low, least);
+    }
     if (tally->squares > 0) {
         estimate.effective = tally->sum * tally->sum / tally->squares;
         estimate.largest_share = tally->largest / tally->sum;

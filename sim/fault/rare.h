@@ -48,8 +48,9 @@ void kvt_tally_add(struct kvt_tally *tally, double value, double log_weight);
  * runs out in fixed parts. */
 void kvt_tally_merge(struct kvt_tally *tally, const struct kvt_tally *other);
 
-/* Normal interval of the mean; with few hits it is too short, which `effective` shows. Without any
- * it ends where Clopper and Pearson's does, which holds for weights of at most one. */
+/* Normal interval of the mean; with few hits it is too short, which `effective` shows. Where none
+ * of the runs is a hit it ends where Clopper and Pearson's does, which holds for weights of at most
+ * one; where all are, it begins at the mean times the lower end of theirs. */
 struct kvt_estimate kvt_tally_estimate(const struct kvt_tally *tally, double level);
 
 /* The event of probability p happens, and the run's weight bears it. */

@@ -244,6 +244,11 @@ static enum kvt_status prepare(struct work *work, int32_t threads, struct kvt_er
     for (int32_t kind = KVT_FAULT_NONE + 1; kind < KVT_FAULT_COUNT; kind++)
         if (faults->kinds >> kind & 1)
             work->kinds[kinds++] = (enum kvt_fault_kind)kind;
+    if (faults->trials > KVT_TRIALS_MAX / (kinds > 0 ? kinds : 1))
+        return kvt_err_at(
+            err, KVT_ELIMIT, faults->where,
+            "faults.trials: want at most %d of all %d classes together, got %lld each",
+            KVT_TRIALS_MAX, kinds, (long long)faults->trials);
     work->part_count = kinds * work->per_kind;
     work->parts = calloc((size_t)work->part_count + 1, sizeof *work->parts);
     return work->parts != NULL

@@ -48,6 +48,7 @@ struct kvt_cell {
     struct kvt_tally forced;            /* of trials with forced aliases; runs 0: none */
 };
 
+#define KVT_TRIALS_MAX  100000000 /* of all classes of a campaign, or runs of an estimate */
 #define KVT_PART_TRIALS 16 /* in a row by one thread: the unit of work, and of adding up in order */
 
 struct kvt_part { /* plain bytes: it may be stored and read again by the same program */
@@ -80,7 +81,8 @@ struct kvt_campaign_options {
 };
 
 /* Run the trials of config->faults (which has no plan and no domains) for each class of kinds:
- * cells[KVT_FAULT_COUNT], those not asked for have injected 0. KVT_EINTR when stopped. */
+ * cells[KVT_FAULT_COUNT], those not asked for have injected 0. KVT_EINTR when stopped, KVT_ELIMIT
+ * for more than KVT_TRIALS_MAX. */
 enum kvt_status kvt_campaign_run(const struct kvt_config *config,
                                  const struct kvt_campaign_options *options,
                                  struct kvt_cell cells[KVT_FAULT_COUNT], struct kvt_err *err);

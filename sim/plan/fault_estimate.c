@@ -215,12 +215,18 @@ enum kvt_status kvt_fault_estimate(const struct kvt_config *config,
     if (config->faults.rates.count == 0 || config->faults.plan.count > 0)
         return kvt_err_at(err, KVT_ECONFIG, config->faults.where,
                           "faults: an estimate per request wants rates, and no plan");
+    if (config->faults.trials > KVT_TRIALS_MAX)
+        return kvt_err_at(err, KVT_ELIMIT, config->faults.where,
+                          "faults.trials: want at most %d runs, got %lld", KVT_TRIALS_MAX,
+                          (long long)config->faults.trials);
     KVT_TRY(kvt_simulation_init(&base, config, &how, err));
     *estimate = (struct kvt_fault_estimate){
         .runs = config->faults.trials, .requests = base.trace.count, .inflate = 1};
     enum kvt_status status = kvt_fault_plan_mean(&base, &estimate->mean, err);
     if (status == KVT_OK && estimator == KVT_ESTIMATE_IMPORTANCE && estimate->mean > 0)
         estimate->inflate = inflate > 0 ? inflate : fmax(1, 1 / estimate->mean);
+    if (estimate->mean == 0) /* nothing strikes: no run has anything to split */
+        estimator = KVT_ESTIMATE_COUNTED;
     struct job job = {.base = &base,
                       .options = options,
                       .estimator = estimator,
