@@ -135,7 +135,7 @@ EMULATED  := $(patsubst %,build/emulate/%.o,$(notdir $(filter-out tests/cuda/on_
 REFERENCE := $(patsubst %,build/emulate/%.o,$(wildcard kernels/*.c) kernels/cuda/gemm.c sim/base/status.c sim/base/assert.c)
 ENGINE    := $(patsubst %,build/emulate/%.o,$(wildcard runtime/*.c) tests/cuda/engine.c) \
              $(filter-out build/emulate/main.% build/emulate/emulation.% $(patsubst tests/cuda/%,build/emulate/%.o,$(filter-out %/emulated.cc,$(wildcard tests/cuda/*.c[cu]))),$(EMULATED))
-DEPS      := $(FUZZ_OBJ:.o=.d) $(REPLAY:.o=.d) $(B)/tests/swarm.d $(EMULATED:.o=.d) $(REFERENCE:.o=.d) $(ENGINE:.o=.d) $(LIB_OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(BENCHES:=.d) $(ALONE:.ok=.d) $(B)/cli/main.d $(ANALYSED:%.c=build/analyse/%.d)
+DEPS       = $(FUZZ_OBJ:.o=.d) $(REPLAY:.o=.d) $(B)/tests/swarm.d $(EMULATED:.o=.d) $(REFERENCE:.o=.d) $(ENGINE:.o=.d) $(LIB_OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(BENCHES:=.d) $(ALONE:.ok=.d) $(B)/cli/main.d $(ANALYSED:%.c=build/analyse/%.d)
 
 Q   := $(if $(filter 1,$(V)),,@)
 say  = @printf '  %-5s %s\n' $(1) '$@'
