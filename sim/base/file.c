@@ -263,6 +263,17 @@ void kvt_output_abandon_all(void)
             unlink(open_temps[i]);
 }
 
+enum kvt_status kvt_output_open(struct kvt_output *output, const char *path, FILE **stream,
+                                struct kvt_err *err)
+{
+    *stream = NULL;
+    KVT_TRY(kvt_output_begin(output, path, err));
+    *stream = kvt_output_stream(output, err);
+    if (*stream == NULL)
+        kvt_output_abandon(output);
+    return *stream != NULL ? KVT_OK : KVT_EIO;
+}
+
 /* ---- texts in memory ---------------------------------------------------------------------- */
 
 /* Borrowed, but for itself. */
@@ -323,12 +334,8 @@ enum kvt_status kvt_file_write(const char *path, const char *text, size_t count,
                                struct kvt_err *err)
 {
     struct kvt_output output;
-    KVT_TRY(kvt_output_begin(&output, path, err));
-    FILE *file = kvt_output_stream(&output, err);
-    if (file == NULL) {
-        kvt_output_abandon(&output);
-        return KVT_EIO;
-    }
+    FILE *file;
+    KVT_TRY(kvt_output_open(&output, path, &file, err));
     fwrite(text, 1, count, file);
     return kvt_output_commit(&output, err);
 }

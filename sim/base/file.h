@@ -43,6 +43,10 @@ enum kvt_status kvt_output_begin(struct kvt_output *output, const char *path, st
  * be none. Writes to it need no check: the commit tells those that failed. */
 FILE *kvt_output_stream(struct kvt_output *output, struct kvt_err *err);
 
+/* Begin, and a stream onto the temporary; nothing is left after a failure. */
+enum kvt_status kvt_output_open(struct kvt_output *output, const char *path, FILE **stream,
+                                struct kvt_err *err);
+
 /* Why a write just failed: KVT_EIO with the path and the words of errno. */
 enum kvt_status kvt_output_failed(const struct kvt_output *output, struct kvt_err *err);
 

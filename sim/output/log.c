@@ -16,11 +16,7 @@ enum kvt_status kvt_decision_log_begin(struct kvt_decision_log *log, struct kvt_
         return kvt_err_set(err, KVT_ENOMEM, "no memory for the decision log");
     if (text_path == NULL)
         return KVT_OK;
-    enum kvt_status status = kvt_output_begin(&log->output, text_path, err);
-    if (status == KVT_OK) {
-        log->text = kvt_output_stream(&log->output, err);
-        status = log->text != NULL ? KVT_OK : KVT_EIO;
-    }
+    enum kvt_status status = kvt_output_open(&log->output, text_path, &log->text, err);
     if (status != KVT_OK)
         kvt_decision_log_abandon(log);
     return status;

@@ -16,12 +16,7 @@ enum kvt_status kvt_perfetto_begin(struct kvt_perfetto *trace, const char *path,
                                    struct kvt_err *err)
 {
     *trace = (struct kvt_perfetto){0};
-    KVT_TRY(kvt_output_begin(&trace->output, path, err));
-    trace->file = kvt_output_stream(&trace->output, err);
-    if (trace->file != NULL)
-        return KVT_OK;
-    kvt_output_abandon(&trace->output);
-    return KVT_EIO;
+    return kvt_output_open(&trace->output, path, &trace->file, err);
 }
 
 enum kvt_status kvt_perfetto_open(struct kvt_perfetto *trace, int64_t rows, int32_t replicas,

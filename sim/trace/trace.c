@@ -105,12 +105,8 @@ enum kvt_status kvt_trace_write(const struct kvt_trace *trace, const char *path,
                                 struct kvt_err *err)
 {
     struct kvt_output output;
-    KVT_TRY(kvt_output_begin(&output, path, err));
-    FILE *file = kvt_output_stream(&output, err);
-    if (file == NULL) {
-        kvt_output_abandon(&output);
-        return KVT_EIO;
-    }
+    FILE *file;
+    KVT_TRY(kvt_output_open(&output, path, &file, err));
     rows_print(trace, file);
     return kvt_output_commit(&output, err);
 }
