@@ -3,8 +3,8 @@
  *
  * A stream is Philox4x32-10 (Salmon et al., SC'11; the Random123 package) with key = (seed,
  * purpose) and counter = (entity, draw). Streams need no start-up, never overlap, and their state
- * is a few bytes that can be printed, stored and cloned. kvt_stream_rng() gives the same stream as
- * a gsl_rng, so that every gsl_ran_* distribution works on it.
+ * is a few bytes that can be printed, stored and cloned. kvt_rng_attach() makes a
+ * gsl_rng of one, so that every gsl_ran_* distribution works on it.
  *
  * Known answer (Random123's own vector): key 0, counter 0 -> 6627e8d5 e169c58d bc57ac4c 9b00dbd8.
  */

@@ -6,7 +6,7 @@
  * is linear between them in the logarithm of each size (multilinear), flat outside. So far away
  * from everything measured, the law alone decides.
  *
- * The knots are fitted by least squares to all rows near them (fit_surface.h), a surface is much
+ * The knots are fitted by least squares to all rows near them (fit_surface.c), a surface is much
  * smaller than the table behind it, and holds none of its rows.
  */
 #ifndef KVT_COST_SURFACE_H

@@ -7,8 +7,8 @@
  * starts or ends, and never in between. Bytes may be added to a flow while it runs (by chunk, by
  * layer); a flow ends when its last bytes were added and all are through.
  *
- * Everything is a whole number: a rate is bytes per 2^40 ticks (1.024 us), what is left is bytes
- * times 2^20. So a flow's end is exact, and rounds up to a tick.
+ * Everything is a whole number: a rate is bytes per 2^40 ticks (1.07 s), what is left is bytes
+ * times 2^40. So a flow's end is exact, and rounds up to a tick.
  *
  * Cost: O(flows x ports) per start or end.
  */
@@ -21,7 +21,7 @@
 #include "sim/base/ticks.h"
 #include "sim/metrics/metrics.h"
 
-#define KVT_RATE_TICKS (INT64_C(1) << 40) /* a rate is bytes per this, 1.07 s */
+#define KVT_RATE_TICKS (INT64_C(1) << 40) /* a rate is bytes per this */
 
 struct kvt_flow {
     kvt_i128 left; /* bytes * 2^40 still to go, as of link->now */

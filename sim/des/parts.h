@@ -46,14 +46,22 @@ enum kvt_status kvt_des_link_init(struct kvt_des *engine, struct kvt_arena *aren
                                   struct kvt_err *err);
 bool kvt_des_has_link(const struct kvt_des *engine);
 
-/* Prefill will hear that r's transfer is complete. The core sends a piece; the first layer of a
- * chunk is computed; flows on the link ended; the client of a request in transfer went away. */
+/* The core sends a piece. */
 void kvt_des_send(struct kvt_des *engine, const struct kvt_effect *effect);
+
+/* The first layer of a chunk is computed. */
 void kvt_des_first_layer(struct kvt_des *engine, int32_t replica);
+
+/* Prefill will hear, after the latency, that r's transfer is complete. */
 void kvt_des_acknowledge(struct kvt_des *engine, int32_t r);
+
 /* Bytes of r are under way, even if decode was told that they are there. */
 bool kvt_des_is_sending(const struct kvt_des *engine, int32_t r);
+
+/* Flows on the link ended. */
 void kvt_des_flows_end(struct kvt_des *engine);
+
+/* The client of r went away, in transfer. */
 void kvt_des_cut_transfer(struct kvt_des *engine, int32_t r, bool decoded);
 
 #endif

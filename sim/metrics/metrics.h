@@ -115,6 +115,9 @@ static inline void kvt_series_set(struct kvt_series *series, kvt_ticks time,
  * kvt_series_set at the end of the run first. */
 double kvt_series_mean(const struct kvt_series *series, int32_t point, enum kvt_gauge gauge);
 
+/* Mean of a gauge from time 0 to the last kvt_series_set; 0 when that was at 0. */
+double kvt_series_mean_all(const struct kvt_series *series, enum kvt_gauge gauge);
+
 /* How often something happened, over time: point i counts the times in [i * width, (i + 1) *
  * width). As a series it merges neighbours when time outgrows its points, and its widths are a
  * series'. */
@@ -130,8 +133,5 @@ void kvt_count_series_add(struct kvt_count_series *counts, kvt_ticks time);
 
 /* Merge until a point is as wide as a series': width is a power of two times the counts' own. */
 void kvt_count_series_widen(struct kvt_count_series *counts, kvt_ticks width);
-
-/* Mean of a gauge from time 0 to the last kvt_series_set; 0 when that was at 0. */
-double kvt_series_mean_all(const struct kvt_series *series, enum kvt_gauge gauge);
 
 #endif

@@ -27,6 +27,7 @@
 #ifndef KVT_PLAN_RESAMPLE_H
 #define KVT_PLAN_RESAMPLE_H
 
+#include "sim/fault/proportion.h"
 #include "sim/output/summary.h"
 #include "sim/plan/simulate.h"
 
@@ -50,10 +51,6 @@ struct kvt_resamples {
     int32_t metric_count; /* of a summary, in its order, and the extra one */
     char (*names)[48];    /* owned; [metric_count] */
     double *values;       /* owned; [metric_count][count]; NaN where a run has none */
-};
-
-struct kvt_interval {
-    double low, high;
 };
 
 /* point is the summary of base, which ran; its strikes fall in each resample too. KVT_EINTR when
