@@ -147,6 +147,27 @@ static void points_are_what_simulate_makes_of_them(void)
     world_end();
 }
 
+static void strikes_of_the_plan_fall_in_each_point(void)
+{
+    static const char *const sets[] = {
+        "fleet.serve.parallel.dp=1", "fleet.serve.scheduler.batch_tokens=1024",
+        "workload.closed.concurrency=8",
+        "faults={plan: [{fault: node-fault, variant: crash, at: 5 ms, replica: 0, delay: 1 s}]}"};
+    const struct kvt_simulate_options planned = {.planned = true};
+    static struct kvt_evaluation whole, struck;
+    if (!world_begin(small, sets, 4))
+        return;
+    CHECK_OK(sweep((struct kvt_sweep_options){.threads = 1}, &err), err);
+    CHECK_OK(kvt_evaluate(&whole, &w.config, NULL, NULL, &err), err);
+    CHECK_OK(kvt_evaluate(&struck, &w.config, &planned, NULL, &err), err);
+    CHECK_I64((int64_t)w.sweep.digest[0], (int64_t)struck.result.digest, "as simulate strikes it");
+    CHECK(w.sweep.digest[0] != whole.result.digest);
+    kvt_evaluation_release(&struck);
+    kvt_evaluation_release(&whole);
+    kvt_sweep_release(&w.sweep);
+    world_end();
+}
+
 /* Run, write, and read the file back. */
 static struct kvt_text sweep_file(int32_t threads, int32_t resamples)
 {
@@ -297,6 +318,7 @@ const struct check_test check_sweep[] = {
      false},
     {"a point that cannot be run stops no other", a_point_that_cannot_be_run_stops_no_other, false},
     {"points are what simulate makes of them", points_are_what_simulate_makes_of_them, false},
+    {"strikes of the plan fall in each point", strikes_of_the_plan_fall_in_each_point, false},
     {"threads change no byte of the file", threads_change_no_byte_of_the_file, false},
     {"a stopped sweep goes on to the same file", a_stopped_sweep_goes_on_to_the_same_file, false},
     {"another seed or config is not mixed in", another_seed_or_config_is_not_mixed_in, false},
