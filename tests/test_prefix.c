@@ -77,6 +77,35 @@ static void a_prefix_is_found_as_far_as_it_goes(void)
     CHECK(kvt_prefix_is_valid(&prefix));
 }
 
+static void after_a_restart_nothing_is_found_and_what_is_held_is_freed_at_last(void)
+{
+    static const uint64_t a[] = {11, 12, 13, 14}, b[] = {11, 12, 99, 14};
+    struct kvt_prefix_text ta = text_of(a, 4), half = text_of(a, 2), tb = text_of(b, 4);
+    index_of(16, 4);
+    struct kvt_holding ha = compute(&ta), hb = compute(&tb);
+    kvt_prefix_release(&prefix, &ha);
+    kvt_prefix_forget(&prefix);
+    CHECK_I64(pages.cached, 0, "what nobody held is gone");
+    CHECK_I64(pages.held, 4, "the other's path is held");
+    CHECK_I64(matched(&half), 0, "and is found no more");
+    CHECK(kvt_prefix_is_valid(&prefix));
+    struct kvt_holding again = compute(&ta);
+    CHECK_I64(again.shared, 4, "the same text is computed anew, beside it");
+    CHECK_I64(pages.held, 8, "on pages of its own");
+    /* Who goes on from lost pages adds lost ones. */
+    static const uint64_t longer[] = {11, 12, 99, 14, 15};
+    struct kvt_prefix_text tl = text_of(longer, 5);
+    kvt_pages_take(&pages, &hb, 1, 0);
+    kvt_prefix_insert(&prefix, &hb, &tl, 5);
+    CHECK_I64(matched(&tl), 2, "not found either, past what was computed anew");
+    CHECK(kvt_prefix_is_valid(&prefix));
+    CHECK_I64(kvt_prefix_release(&prefix, &hb), 5, "the last release frees them");
+    CHECK_I64(kvt_prefix_release(&prefix, &again), 0, "and caches what is whole");
+    CHECK_I64(pages.cached, 4, "the new path");
+    CHECK_I64(pages.free, 12, "all others");
+    CHECK(kvt_prefix_is_valid(&prefix) && kvt_pages_is_valid(&pages));
+}
+
 static void two_who_compute_the_same_keep_one_copy(void)
 {
     static const uint64_t a[] = {21, 22, 23};
@@ -309,6 +338,8 @@ static void random_use_agrees_with_a_model_that_searches(void)
 
 const struct check_test check_prefix[] = {
     {"a prefix is found as far as it goes", a_prefix_is_found_as_far_as_it_goes, false},
+    {"after a restart nothing is found, and what is held is freed at last",
+     after_a_restart_nothing_is_found_and_what_is_held_is_freed_at_last, false},
     {"two who compute the same keep one copy", two_who_compute_the_same_keep_one_copy, false},
     {"the least recently used goes first", the_least_recently_used_goes_first, false},
     {"unlocked pages of a match are counted", unlocked_pages_of_a_match_are_counted, false},

@@ -22,6 +22,7 @@ enum kvt_status kvt_prefix_init(struct kvt_prefix *prefix, struct kvt_arena *are
     KVT_TRY(kvt_arena_get(arena, total, sizeof *prefix->locks, what, &prefix->locks, err));
     KVT_TRY(kvt_arena_get(arena, total, sizeof *prefix->older, what, &prefix->older, err));
     KVT_TRY(kvt_arena_get(arena, total, sizeof *prefix->newer, what, &prefix->newer, err));
+    KVT_TRY(kvt_arena_get(arena, total, sizeof *prefix->lost, what, &prefix->lost, err));
     for (uint32_t slot = 0; slot < slots; slot++)
         prefix->table[slot] = KVT_NONE;
     for (size_t page = 0; page < total; page++)
@@ -156,14 +157,20 @@ void kvt_prefix_lock(struct kvt_prefix *prefix, struct kvt_holding *holding, int
     holding->shared = holding->pages = count;
 }
 
-void kvt_prefix_release(struct kvt_prefix *prefix, struct kvt_holding *holding)
+int32_t kvt_prefix_release(struct kvt_prefix *prefix, struct kvt_holding *holding)
 {
-    int32_t count = 0;
+    int32_t count = 0, freed = 0;
     for (int32_t e = holding->leaf; e != KVT_NONE; e = prefix->parent[e]) {
         kvt_assert(prefix->locks[e] > 0);
         count++;
         if (--prefix->locks[e] > 0)
             continue;
+        if (prefix->lost[e]) {
+            prefix->locks[e] = -1;
+            kvt_pages_free_one(prefix->pages, e);
+            freed++;
+            continue;
+        }
         list_add(prefix, e);
         kvt_pages_set_cached(prefix->pages, e, true);
     }
@@ -171,6 +178,7 @@ void kvt_prefix_release(struct kvt_prefix *prefix, struct kvt_holding *holding)
     holding->pages -= holding->shared;
     holding->shared = 0;
     holding->leaf = KVT_NONE;
+    return freed;
 }
 
 void kvt_prefix_insert(struct kvt_prefix *prefix, struct kvt_holding *holding,
@@ -179,7 +187,8 @@ void kvt_prefix_insert(struct kvt_prefix *prefix, struct kvt_holding *holding,
     while (holding->shared < until) {
         uint64_t key = key_of(prefix, text, holding->shared);
         int32_t page = kvt_pages_pop_own(prefix->pages, holding);
-        int32_t entry = find(prefix, holding->leaf, key);
+        bool lost = holding->leaf != KVT_NONE && prefix->lost[holding->leaf]; /* nobody finds it */
+        int32_t entry = lost ? KVT_NONE : find(prefix, holding->leaf, key);
         if (entry != KVT_NONE) {
             entry_lock(prefix, entry);
             kvt_pages_free_one(prefix->pages, page);
@@ -188,7 +197,9 @@ void kvt_prefix_insert(struct kvt_prefix *prefix, struct kvt_holding *holding,
             prefix->key[entry] = key;
             prefix->parent[entry] = holding->leaf;
             prefix->locks[entry] = 1;
-            table_add(prefix, entry);
+            prefix->lost[entry] = lost;
+            if (!lost)
+                table_add(prefix, entry);
         }
         holding->leaf = entry;
         holding->shared++;
@@ -208,17 +219,31 @@ void kvt_prefix_evict(struct kvt_prefix *prefix, int32_t count)
     prefix->evicted += count;
 }
 
+void kvt_prefix_forget(struct kvt_prefix *prefix)
+{
+    kvt_prefix_evict(prefix, prefix->pages->cached);
+    for (uint32_t slot = 0; slot <= prefix->mask; slot++) {
+        int32_t entry = prefix->table[slot];
+        if (entry != KVT_NONE)
+            prefix->lost[entry] = true;
+        prefix->table[slot] = KVT_NONE;
+    }
+}
+
 bool kvt_prefix_is_valid(const struct kvt_prefix *prefix)
 {
     int32_t cached = 0, entries = 0, listed = 0, tabled = 0;
     for (int32_t page = 0; page < prefix->pages->total; page++) {
         if (prefix->locks[page] < 0)
             continue;
-        entries++;
         cached += prefix->locks[page] == 0;
         int32_t parent = prefix->parent[page];
-        if (parent != KVT_NONE && prefix->locks[parent] < prefix->locks[page])
-            return false; /* a parent is locked by everyone who locks its child */
+        if (parent != KVT_NONE && (prefix->locks[parent] < prefix->locks[page] ||
+                                   prefix->lost[parent] != prefix->lost[page]))
+            return false; /* a parent is locked by everyone who locks its child, and lost with it */
+        if (prefix->lost[page])
+            continue;
+        entries++;
         if (find(prefix, parent, prefix->key[page]) != page)
             return false;
     }

@@ -33,6 +33,7 @@ struct kvt_prefix {
     int32_t *parent;        /* KVT_NONE: the root */
     int32_t *locks;         /* -1: the page is no entry */
     int32_t *older, *newer; /* in the list of cached entries */
+    bool *lost;             /* a held entry whose bytes a restart took: nobody finds it any more */
     int32_t oldest, newest;
     int64_t hits, lookups, evicted; /* pages */
 };
@@ -55,8 +56,8 @@ int32_t kvt_prefix_unlocked(const struct kvt_prefix *prefix, int32_t leaf);
 void kvt_prefix_lock(struct kvt_prefix *prefix, struct kvt_holding *holding, int32_t leaf,
                      int32_t count);
 
-/* Let go of a holding's shared path. */
-void kvt_prefix_release(struct kvt_prefix *prefix, struct kvt_holding *holding);
+/* Let go of a holding's shared path. Returns how many pages became free: lost ones. */
+int32_t kvt_prefix_release(struct kvt_prefix *prefix, struct kvt_holding *holding);
 
 /* The own pages of a holding up to page `until` of the text are computed: make them entries. A page
  * that another request entered in the meantime is given back, and the other one is shared. */
@@ -65,6 +66,10 @@ void kvt_prefix_insert(struct kvt_prefix *prefix, struct kvt_holding *holding,
 
 /* Free the count oldest cached pages; the caller has checked that cached >= count. */
 void kvt_prefix_evict(struct kvt_prefix *prefix, int32_t count);
+
+/* The replica restarted, and the bytes are gone: cached entries are evicted, those that are still
+ * held are found no more, and become free pages, not cached ones, with their last release. */
+void kvt_prefix_forget(struct kvt_prefix *prefix);
 
 bool kvt_prefix_is_valid(const struct kvt_prefix *prefix);
 

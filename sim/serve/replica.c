@@ -76,11 +76,12 @@ static void give_back(struct kvt_replica *replica, struct kvt_holding *holding)
 {
     int16_t fences = holding->fences;
     holding->fences = 0;
-    if (replica->spec.zeroes)
-        replica->freed_pages += holding->pages - holding->shared;
+    int32_t freed = holding->pages - holding->shared;
     kvt_pages_give_back(&replica->pages, holding);
     if (holding->shared > 0)
-        kvt_prefix_release(&replica->prefix, holding);
+        freed += kvt_prefix_release(&replica->prefix, holding);
+    if (replica->spec.zeroes)
+        replica->freed_pages += freed;
     holding->fences = fences;
 }
 
@@ -116,10 +117,12 @@ void kvt_replica_release(struct kvt_core *core, struct kvt_replica *replica, int
 
 void kvt_replica_forget(struct kvt_core *core, struct kvt_replica *replica)
 {
+    if (!replica->spec.prefix_cache)
+        return;
     int32_t cached = replica->pages.cached;
+    kvt_prefix_forget(&replica->prefix);
     if (cached == 0)
         return;
-    kvt_prefix_evict(&replica->prefix, cached);
     replica->freed_pages += replica->spec.zeroes ? cached : 0;
     kvt_core_note(core, KVT_DECIDE_EVICT, KVT_NONE, replica->id, cached);
 }
