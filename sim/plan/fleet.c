@@ -122,8 +122,9 @@ static struct kvt_link_spec link_of(const struct kvt_config *config, const struc
         (double)gpus / (decode->plan.want.layout.dp > 0 ? decode->plan.want.layout.dp : 1);
     double bytes = decode->plan.memory.kv_bytes_per_token * copies;
     const struct kvt_config_guard *guard = &config->roles[KVT_ROLE_DECODE].guard;
+    const int64_t tag_bytes = (guard->tag_bits + 7) / 8;
     if (guard->on[KVT_GUARD_TAG_INBAND]) /* it comes with each layer's slab of a page */
-        bytes += copies * decode->plan.model.layers * ((guard->tag_bits + 7) / 8) /
+        bytes += copies * decode->plan.model.layers * (double)tag_bytes /
                  (double)decode->plan.memory.page_tokens;
     return (struct kvt_link_spec){
         .bytes_per_s = config->link.bandwidth,
