@@ -238,6 +238,7 @@ spin: $(B)/check ## the hand-off as a model: checked by spin, planted bugs found
 
 MOMENTS ?= 100
 anomalies: all $(ANOMALIES) ## every command broken on purpose: each call fails, full disks, kills at MOMENTS moments, clocks that jump
+	$(Q)tests/anomalies/mutants.sh $(B) '$(CC) $(ALL_CPPFLAGS) $(call CUDA_CPP,runtime/) $(ALL_CFLAGS) -fno-lto' '$(PKG_LIBS) -lcsv -lm $(if $(CUDA_HERE),$(CUDA_LIBS))'
 	$(Q)tests/anomalies/run.py --full --moments $(MOMENTS) build/anomalies $(B)/kvtwin $(B)/kvtwin-shared
 
 bench: all $(BENCHES) ## speed: machine, commit, command, figures
