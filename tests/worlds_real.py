@@ -24,7 +24,8 @@ FOLDER = pathlib.Path("build/worlds_real")
 def draw_guard(dice, role):
     """Guards that look at pages have one check and one policy; a serve role gets no messages."""
     looks = [name for name in ("tag-side", "tag-inband", "digest", "canary") if dice.random() < 0.35]
-    check = f"check: {dice.choice(CHECKS)}, sample: 0.4, on_hit: {dice.choice(POLICIES)}"
+    check, on_hit = dice.choice(CHECKS), dice.choice(POLICIES)
+    check = f"check: {check}, on_hit: {on_hit}" + ", sample: 0.4" * (check == "sampled")
     keys = {name: check + (", bits: 32" if name.startswith("tag") else "") for name in looks}
     for name in ("zero-on-free", "deferred-free") + ("request-id", "lease") * (role != "serve"):
         if dice.random() < 0.15:
