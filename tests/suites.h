@@ -31,6 +31,7 @@
     X(nonsense)         \
     X(fit)              \
     X(fit_parameters)   \
+    X(fit_calibration)  \
     X(bench_table)      \
     X(rare)             \
     X(faults)           \
