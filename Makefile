@@ -363,9 +363,11 @@ $(B)/kvtwin: $(B)/cli/main.o $(B)/libkvtwin.a
 	$(call say,LINK)
 	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
 
+# Each allocation of the program may be made to fail in a test (tests/scarce.h).
+SCARCE := $(patsubst %,-Xlinker --wrap=%,malloc calloc realloc aligned_alloc strdup open_memstream mmap munmap free)
 $(B)/check: $(TEST_OBJ) $(B)/libkvtwin.a
 	$(call say,LINK)
-	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(SCARCE) -o $@ $^ $(LIBS)
 
 $(B)/digests $(B)/swarm: $(B)/%: $(B)/tests/%.o $(B)/tests/world.o $(B)/libkvtwin.a
 	$(call say,LINK)

@@ -121,6 +121,8 @@ enum kvt_status kvt_drive_run(struct kvt_drive *drive, struct kvt_err *err)
 {
     struct kvt_simulate_options options = options_of(drive);
     KVT_TRY(kvt_simulation_run(&drive->simulation, &options, err));
+    if (drive->runtime != NULL)
+        kvt_runtime_finish(drive->runtime);
     KVT_TRY(failure_of(drive->runtime, err));
     if (drive->order != NULL && drive->order->full)
         return kvt_err_set(err, KVT_ENOMEM, "no memory to record the order of a run");

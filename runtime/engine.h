@@ -167,6 +167,9 @@ void kvt_runtime_settle(struct kvt_runtime *engine, int32_t replica);
 /* Run the oldest planned step of a replica: seconds of wall time, of one repeat. */
 double kvt_runtime_run(struct kvt_runtime *engine, int32_t replica);
 
+/* Wait for every device: what failed after the last step is in engine->failure. */
+void kvt_runtime_finish(struct kvt_runtime *engine);
+
 /* A decision was noted: the log's sink calls this first. */
 void kvt_runtime_note(struct kvt_runtime *engine, const struct kvt_decision *decision);
 

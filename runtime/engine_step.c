@@ -355,6 +355,13 @@ void kvt_runtime_settle(struct kvt_runtime *engine, int32_t id)
     replica->moved += carry_out(engine, replica, &replica->planned[replica->first]);
 }
 
+static void take_off(struct kvt_real_replica *replica)
+{
+    replica->last = replica->first;
+    replica->first = (replica->first + 1) % PLANS;
+    replica->count--;
+}
+
 double kvt_runtime_run(struct kvt_runtime *engine, int32_t id)
 {
     struct kvt_real_replica *replica = &engine->replicas[id];
@@ -367,8 +374,10 @@ double kvt_runtime_run(struct kvt_runtime *engine, int32_t id)
                                      .pages = plan->table_size};
     record.moved = replica->moved + carry_out(engine, replica, plan);
     replica->moved = 0;
-    if (engine->failure.status != KVT_OK)
+    if (engine->failure.status != KVT_OK) {
+        take_off(replica); /* the core goes on planning */
         return 0;
+    }
     bool check = engine->want.tag_check || replica->guarded;
     int32_t before = switches();
     double time = 0;
@@ -381,9 +390,7 @@ double kvt_runtime_run(struct kvt_runtime *engine, int32_t id)
     record.switches = switches() - before;
     engine->counts.steps++;
     engine->counts.rows += replica->rows.rows;
-    replica->last = replica->first;
-    replica->first = (replica->first + 1) % PLANS;
-    replica->count--;
+    take_off(replica);
     if (engine->hooks.ran != NULL)
         engine->hooks.ran(engine->hooks.context, id);
     /* What later plans did to pages may happen now: every step before them has run. */
@@ -393,6 +400,12 @@ double kvt_runtime_run(struct kvt_runtime *engine, int32_t id)
     if (engine->record != NULL)
         engine->record(engine->context, &record);
     return time + record.moved;
+}
+
+void kvt_runtime_finish(struct kvt_runtime *engine)
+{
+    for (int32_t i = 0; i < engine->replica_count; i++)
+        wait(engine, &engine->replicas[i]);
 }
 
 double kvt_runtime_again(struct kvt_runtime *engine, int32_t id, bool tag_check)

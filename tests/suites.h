@@ -61,6 +61,7 @@
     X(elementwise)      \
     X(runtime)          \
     X(fault_trial)      \
+    X(scarce)           \
     X(validate)         \
     X(cli)
 /* clang-format on */

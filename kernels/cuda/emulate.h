@@ -164,6 +164,8 @@ inline struct block now;
 inline struct fiber *me;
 inline void (*gate)(bool open); /* to device memory, around a launch; may be null */
 
+inline bool (*refuse)(void); /* whether a launch fails; may be null */
+
 inline void set_gate(void (*function)(bool open))
 {
     gate = function;
@@ -514,6 +516,10 @@ inline const char *run(const char *kernel, dim3 grid, dim3 size, size_t shared_b
     now.broken = false;
     now.entry = entry;
     now.arguments = arguments;
+    if (refuse != nullptr && refuse()) {
+        note("is not launched");
+        return now.text;
+    }
     if (now.threads < 1 || now.threads > threads_max || shared_bytes > shared_bytes_max ||
         grid.x < 1 || grid.y < 1 || grid.z < 1 || grid.y > 65535 || grid.z > 65535) {
         note("cannot be launched: %u threads, %zu bytes of shared memory, grid (%u,%u,%u)",

@@ -91,9 +91,37 @@ void cuda_emulated_limit(size_t bytes)
     memory.limit = bytes;
 }
 
+/* ---- calls that fail ---- */
+
+static struct {
+    long count, fails;
+} calls;
+
+void cuda_emulated_fail(long number)
+{
+    calls = {0, number};
+}
+
+long cuda_emulated_calls(void)
+{
+    return calls.count;
+}
+
+static bool refuse(void)
+{
+    return ++calls.count == calls.fails;
+}
+
+static enum kvt_status refused(const char *call, struct kvt_err *err)
+{
+    return kvt_err_set(err, KVT_EDEVICE, "emulated: %s fails", call);
+}
+
 enum kvt_status kvt_cuda_open(int32_t index, int64_t need_bytes, struct kvt_cuda_device *device,
                               struct kvt_err *err)
 {
+    if (refuse())
+        return refused("open", err);
     if (index != 0)
         return kvt_err_set(err, KVT_EDEVICE, "emulated: no GPU %d: there is one", index);
     if (memory.base == nullptr) {
@@ -104,6 +132,7 @@ enum kvt_status kvt_cuda_open(int32_t index, int64_t need_bytes, struct kvt_cuda
         memory.base = static_cast<char *>(base);
         ASAN_POISON_MEMORY_REGION(memory.base, memory_bytes);
         kvt_emulate::set_gate(gate);
+        kvt_emulate::refuse = refuse;
     }
     *device = {};
     snprintf(device->name, sizeof device->name, "emulated");
@@ -121,6 +150,8 @@ enum kvt_status kvt_cuda_open(int32_t index, int64_t need_bytes, struct kvt_cuda
 
 enum kvt_status kvt_cuda_alloc(void **out, size_t bytes, struct kvt_err *err)
 {
+    if (refuse())
+        return kvt_err_set(err, KVT_ENOMEM, "emulated: no %zu bytes", bytes);
     /* As on the device on 256 bytes, and not one more than asked. The first gap that is enough. */
     size_t need = (bytes + block_align - 1) / block_align * block_align + block_align, begin = 0;
     for (const auto &block : memory.taken) {
@@ -175,8 +206,10 @@ static struct stream *stream_of(void *stream)
 }
 
 enum kvt_status kvt_cuda_copy(void *to, const void *from, size_t bytes, void *stream,
-                              struct kvt_err *)
+                              struct kvt_err *err)
 {
+    if (refuse())
+        return refused("copy", err);
     inside here;
     if (bytes == 0)
         return KVT_OK;
@@ -190,8 +223,10 @@ enum kvt_status kvt_cuda_copy(void *to, const void *from, size_t bytes, void *st
     return KVT_OK;
 }
 
-enum kvt_status kvt_cuda_fill(void *to, int byte, size_t bytes, void *, struct kvt_err *)
+enum kvt_status kvt_cuda_fill(void *to, int byte, size_t bytes, void *, struct kvt_err *err)
 {
+    if (refuse())
+        return refused("fill", err);
     inside here;
     memset(to, byte, bytes);
     return KVT_OK;
@@ -207,8 +242,10 @@ enum kvt_status kvt_cuda_copy_rows(void *to, size_t to_stride, const void *from,
     return KVT_OK;
 }
 
-enum kvt_status kvt_cuda_stream_new(void **stream, struct kvt_err *)
+enum kvt_status kvt_cuda_stream_new(void **stream, struct kvt_err *err)
 {
+    if (refuse())
+        return refused("stream", err);
     *stream = new struct stream;
     return KVT_OK;
 }
@@ -218,8 +255,10 @@ void kvt_cuda_stream_free(void *stream)
     delete static_cast<struct stream *>(stream);
 }
 
-enum kvt_status kvt_cuda_sync(void *stream, struct kvt_err *)
+enum kvt_status kvt_cuda_sync(void *stream, struct kvt_err *err)
 {
+    if (refuse())
+        return refused("wait", err);
     struct stream *mine = stream_of(stream);
     for (const struct arrival &arrival : mine->arrivals)
         memcpy(arrival.to, arrival.bytes.data(), arrival.bytes.size());
@@ -231,8 +270,10 @@ enum kvt_status kvt_cuda_sync(void *stream, struct kvt_err *)
 
 using instant = std::chrono::steady_clock::time_point;
 
-enum kvt_status kvt_cuda_event_new(void **event, struct kvt_err *)
+enum kvt_status kvt_cuda_event_new(void **event, struct kvt_err *err)
 {
+    if (refuse())
+        return refused("event", err);
     *event = new instant;
     return KVT_OK;
 }
@@ -242,14 +283,18 @@ void kvt_cuda_event_free(void *event)
     delete static_cast<instant *>(event);
 }
 
-enum kvt_status kvt_cuda_event_record(void *event, void *, struct kvt_err *)
+enum kvt_status kvt_cuda_event_record(void *event, void *, struct kvt_err *err)
 {
+    if (refuse())
+        return refused("record", err);
     *static_cast<instant *>(event) = std::chrono::steady_clock::now();
     return KVT_OK;
 }
 
-enum kvt_status kvt_cuda_event_ms(void *from, void *to, double *ms, struct kvt_err *)
+enum kvt_status kvt_cuda_event_ms(void *from, void *to, double *ms, struct kvt_err *err)
 {
+    if (refuse())
+        return refused("time between events", err);
     *ms = std::chrono::duration<double, std::milli>(*static_cast<instant *>(to) -
                                                     *static_cast<instant *>(from))
               .count();
@@ -287,8 +332,10 @@ bool kvt_cuda_blas_here(void)
     return true;
 }
 
-enum kvt_status kvt_cuda_gemm_bf16(const struct kvt_gemm *gemm, void *, void *, struct kvt_err *)
+enum kvt_status kvt_cuda_gemm_bf16(const struct kvt_gemm *gemm, void *, void *, struct kvt_err *err)
 {
+    if (refuse())
+        return refused("GEMM", err);
     inside here;
     if (gemm->m > 0)
         kvt_ref_gemm(gemm);
@@ -296,8 +343,10 @@ enum kvt_status kvt_cuda_gemm_bf16(const struct kvt_gemm *gemm, void *, void *, 
 }
 
 enum kvt_status kvt_cuda_gemm_fp8(const struct kvt_gemm *gemm, const kvt_e4m3 *a8,
-                                  const float *a8_scale, void *, void *, struct kvt_err *)
+                                  const float *a8_scale, void *, void *, struct kvt_err *err)
 {
+    if (refuse())
+        return refused("GEMM of FP8", err);
     inside here;
     auto *w = static_cast<const kvt_e4m3 *>(gemm->w);
     for (int64_t i = 0; i < gemm->m; i++)

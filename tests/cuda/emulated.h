@@ -14,6 +14,11 @@ extern "C" {
 size_t cuda_emulated_bytes(void);
 void cuda_emulated_limit(size_t bytes);
 
+/* The call of that number from now on fails, counted from 1; 0: none. Allocations, copies, fills,
+ * launches, waits, streams and events count. How many there were since. */
+void cuda_emulated_fail(long number);
+long cuda_emulated_calls(void);
+
 #ifdef __cplusplus
 }
 #endif

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "runtime/drive.h"
+#include "runtime/fault_trial.h"
 #include "runtime/validate.h"
 #include "tests/cuda/emulated.h"
 #include "tests/runtime/fleets.h"
@@ -259,6 +260,91 @@ static void errors_wait_for_the_wait(void)
     kvt_device_close(&device);
 }
 
+/* ---- strikes on its pages -------------------------------------------------------------------- */
+
+static void strikes_end_as_simulated_ones(void)
+{
+    struct kvt_config config;
+    struct kvt_fault_trials trials = {0};
+    struct kvt_err err = {0};
+    struct kvt_fault_trials_want want = {.backend = KVT_BACKEND_CUDA, .skip = -1};
+    static const char *const sets[] = {"workload.open.requests=2", "workload.open.output=4",
+                                       "faults.everywhere=true", "faults.trials=1",
+                                       "faults.kinds=[partial-transfer, residue]"};
+    int32_t exposed = 0;
+    if (!OK(kvt_config_parse(&config, "c.yaml", disaggregated, strlen(disaggregated), "", sets, 5,
+                             &err)))
+        return;
+    OK(kvt_fault_trials_run(&config, &want, &trials, &err));
+    CHECK(trials.count == 2, "%lld trials", (long long)trials.count);
+    for (int64_t i = 0; i < trials.count; i++) {
+        const struct kvt_fault_trial *trial = &trials.trials[i];
+        CHECK(trial->agrees, "%s: simulated %s%s, real %s%s", kvt_fault_names[trial->kind],
+              kvt_outcome_names[trial->simulated.outcome],
+              trial->simulated.exposed ? " exposed" : "", kvt_outcome_names[trial->real.outcome],
+              trial->real.exposed ? " exposed" : "");
+        exposed += trial->real.exposed;
+    }
+    CHECK(exposed == 2, "%d strikes were read", exposed);
+    printf("    %lld strikes end as simulated, %d read wrong bytes\n", (long long)trials.count,
+           exposed);
+    kvt_fault_trials_release(&trials);
+    kvt_config_release(&config);
+}
+
+/* ---- calls that fail ------------------------------------------------------------------------- */
+
+/* A few steps of both roles; whether a failure that came before the end was told. */
+static enum kvt_status run_shortly(struct kvt_err *err, long *calls)
+{
+    static struct kvt_config config;
+    static struct kvt_runtime runtime;
+    static struct kvt_drive drive;
+    static const char *const sets[] = {"workload.open.requests=1", "workload.open.input=17",
+                                       "workload.open.output=3"};
+    struct kvt_runtime_want want = {.backend = KVT_BACKEND_CUDA, .tag_check = true, .repeats = 1};
+    runtime = (struct kvt_runtime){0};
+    drive = (struct kvt_drive){.runtime = &runtime, .time = fixed_time};
+    KVT_TRY(kvt_config_parse(&config, "c.yaml", disaggregated, strlen(disaggregated), "", sets, 3,
+                             err));
+    enum kvt_status status = kvt_runtime_init(&runtime, &config, &want, err);
+    if (status == KVT_OK)
+        status = kvt_drive_begin(&drive, &config, err);
+    if (status == KVT_OK)
+        status = kvt_drive_run(&drive, err);
+    *calls = cuda_emulated_calls();
+    kvt_drive_release(&drive);
+    kvt_runtime_release(&runtime);
+    kvt_config_release(&config);
+    return status;
+}
+
+/* Every third call while the engines open, then every 61st. */
+static void every_call_may_fail(void)
+{
+    long tried = 0, whole = 0;
+    for (long n = 1; whole == 0 && failures < 5; n += n < 60 ? 3 : 61) {
+        struct kvt_err err = {0};
+        long calls = 0;
+        cuda_emulated_fail(n);
+        enum kvt_status status = run_shortly(&err, &calls);
+        cuda_emulated_fail(0);
+        if (calls < n) {
+            CHECK(status == KVT_OK, "undisturbed: %s", err.text);
+            whole = calls;
+            break;
+        }
+        CHECK(status == KVT_EDEVICE || status == KVT_ENOMEM, "call %ld: status %d: %s", n,
+              (int)status, err.text);
+        CHECK(strstr(err.text, "emulated: ") != NULL || status == KVT_ENOMEM, "call %ld: %s", n,
+              err.text);
+        CHECK(cuda_emulated_bytes() == 0, "call %ld: %zu bytes were not returned", n,
+              cuda_emulated_bytes());
+        tried++;
+    }
+    printf("    %ld of %ld calls failed, each was told\n", tried, whole);
+}
+
 /* ---- validation
  * ---------------------------------------------------------------------------------- */
 
@@ -294,6 +380,8 @@ static const struct {
     {"MLA: INT4 weights, routed experts, mixed steps", mla_with_experts},
     {"memory is limited, zeroed and returned", memory_is_limited_and_returned},
     {"errors wait for the wait", errors_wait_for_the_wait},
+    {"strikes end as simulated ones", strikes_end_as_simulated_ones},
+    {"every call may fail", every_call_may_fail},
     {"validation runs", validation_runs},
 };
 
