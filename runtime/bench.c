@@ -246,12 +246,11 @@ static enum kvt_status one_slice(const struct kvt_bench_job *job, double work,
     return KVT_OK;
 }
 
-/* Host devices only: others do not drift, and their caches are small. */
-static enum kvt_status measure_beside(const struct kvt_bench_job *job, struct beside *beside,
-                                      struct kvt_err *err)
+/* Beside repeat i. Host devices only: others do not drift, and their caches are small. */
+static enum kvt_status measure_beside(const struct kvt_bench_job *job, size_t i,
+                                      struct beside *beside, struct kvt_err *err)
 {
     struct kvt_bench *bench = job->bench;
-    size_t i = beside->count;
     if (job->warm || !bench->device.ops->host_memory)
         return KVT_OK;
     double tiles = multiply_flops(bench, true), vectors = multiply_flops(bench, false);
@@ -261,7 +260,7 @@ static enum kvt_status measure_beside(const struct kvt_bench_job *job, struct be
     beside->peak[i] = beside->vectors[i];
     if (tiles > 0)
         KVT_TRY(one_slice(job, tiles, call_tiles, &beside->peak[i], err));
-    beside->count++;
+    beside->count = i + 1;
     return KVT_OK;
 }
 
@@ -341,8 +340,7 @@ static enum kvt_status repeat(const struct kvt_bench_job *job, int32_t batch, si
     size_t kept = 0, spoilt = 0;
     while (kept < repeats) {
         int64_t before = preemptions();
-        beside->count = kept;
-        KVT_TRY(measure_beside(job, beside, err));
+        KVT_TRY(measure_beside(job, kept, beside, err));
         KVT_TRY(kvt_bench_time(job, batch, &times[kept], err));
         if (host && preemptions() != before && spoilt < repeats)
             spoilt++;
@@ -448,7 +446,7 @@ static enum kvt_status gemm_peak(struct kvt_bench *bench, struct kvt_err *err)
     return status;
 }
 
-static enum kvt_status measure_all(struct kvt_bench *bench, struct kvt_err *err)
+enum kvt_status kvt_bench_all(struct kvt_bench *bench, struct kvt_err *err)
 {
     KVT_TRY(kvt_device_take(&bench->device, bench->cold + KVT_DEVICE_ALIGN, "ceilings",
                             &bench->memory, err));
@@ -488,7 +486,7 @@ enum kvt_status kvt_bench_run(struct kvt_bench *bench, enum kvt_backend backend,
     bench->cold = cold_bytes(backend, bench->quick);
     int64_t limit = backend == KVT_BACKEND_CUDA ? (int64_t)16 << 30 : 5 * bench->cold;
     KVT_TRY(kvt_device_open(&bench->device, backend, limit, err));
-    enum kvt_status status = measure_all(bench, err);
+    enum kvt_status status = kvt_bench_all(bench, err);
     const struct kvt_device_ops *ops = bench->device.ops;
     char name[sizeof bench->device.name];
     int32_t workers = bench->device.workers;

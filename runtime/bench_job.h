@@ -76,6 +76,9 @@ enum kvt_status kvt_bench_writes(struct kvt_bench *bench, struct kvt_err *err);
 enum kvt_status kvt_bench_tags(struct kvt_bench *bench, struct kvt_err *err);
 enum kvt_status kvt_bench_elementwise(struct kvt_bench *bench, struct kvt_err *err);
 
+/* Ceilings and families on bench->device, which is open, with operands of bench->cold bytes. */
+enum kvt_status kvt_bench_all(struct kvt_bench *bench, struct kvt_err *err);
+
 /* Fill bench->targets from its rows. */
 void kvt_bench_judge(struct kvt_bench *bench);
 

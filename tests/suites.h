@@ -62,6 +62,7 @@
     X(runtime)          \
     X(fault_trial)      \
     X(scarce)           \
+    X(bench_kernels)    \
     X(validate)         \
     X(cli)
 /* clang-format on */
