@@ -175,6 +175,10 @@ static void verdicts_are_those_of_the_bounds(void)
     v = good_validation();
     v.poisoned = 1;
     check_verdict(v, true, KVT_VERDICT_FAIL, "not finite");
+    v = good_validation();
+    v.tokens_changed = 1;
+    v.poisoned = 1; /* the first of the worst is told */
+    check_verdict(v, true, KVT_VERDICT_FAIL, "a step that ran twice gave others");
 }
 
 /* ---- all of it ------------------------------------------------------------------------------ */
@@ -215,10 +219,38 @@ static void a_small_fleet_is_validated(void)
     }
 }
 
+static void what_validate_does_not_run_is_refused(void)
+{
+    static const struct {
+        const char *set, *message;
+    } rows[] = {
+        {"fleet.decode.guard={canary: {check: before-read}}", "validate runs no guard canary"},
+        {"fleet.decode.guard={digest: {check: before-read}}", "validate runs no guard digest"},
+        {"fleet.decode.guard={tag-side: {bits: 32, check: sampled, sample: 0.5}}",
+         "check before-read and on_hit abort, got sampled and abort"},
+        {"fleet.decode.guard={tag-side: {bits: 32, check: before-read, on_hit: recompute}}",
+         "got before-read and recompute"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct kvt_config config;
+        struct kvt_validation v;
+        struct kvt_err err = {0};
+        const struct kvt_validate_want want = {.backend = KVT_BACKEND_CPU, .brief = true};
+        CHECK_OK(
+            kvt_config_load(&config, "tests/runtime/validate-tiny.yaml", &rows[i].set, 1, &err),
+            err);
+        CHECK_FAILS(kvt_validate(&v, &config, &want, &err), err, KVT_ECONFIG);
+        CHECK_HOLDS(err.text, rows[i].message, rows[i].set);
+        kvt_validation_release(&v);
+        kvt_config_release(&config);
+    }
+}
+
 const struct check_test check_validate[] = {
     {"factors follow the machine", factors_follow_the_machine, false},
     {"no stretch calibrates itself", no_stretch_calibrates_itself, false},
     {"verdicts are those of the bounds", verdicts_are_those_of_the_bounds, false},
+    {"what validate does not run is refused", what_validate_does_not_run_is_refused, false},
     {"a small fleet is validated", a_small_fleet_is_validated, false},
     {"shipped configs exercise what they are for", shipped_configs_exercise_what_they_are_for,
      false},
