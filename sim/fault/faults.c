@@ -191,9 +191,21 @@ bool kvt_faults_are_settled(const struct kvt_faults *faults)
     return true;
 }
 
+/* Prefill is asked for r once more: it hears of that transfer's end, and its lease begins anew. */
+static void renew_lease(struct kvt_faults *faults, int32_t r)
+{
+    int32_t kept = 0;
+    for (int32_t i = 0; i < faults->late_ack_count; i++)
+        if (faults->late_acks[i].request != r)
+            faults->late_acks[kept++] = faults->late_acks[i];
+    faults->late_ack_count = kept;
+}
+
 void kvt_faults_recovered(struct kvt_faults *faults, const struct kvt_fault_action *action,
                           int64_t tokens)
 {
+    if (faults->core->requests[action->request].state == KVT_REQUEST_SENDING)
+        renew_lease(faults, action->request);
     struct kvt_fault_result *result = &faults->results[action->strike];
     result->spoiled += tokens == 0 && !action->leaked;
     result->saved += tokens > 0;
