@@ -207,7 +207,7 @@ mutants: twins ## bugs planted in the jump logic: random worlds must tell each
 
 # In a mode without link-time optimisation: 32 links are most of the work.
 mutants-here: $(B)/swarm $(B)/check
-	$(Q)tests/mutants.sh $(B) '$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(ALL_LDFLAGS)' '$(LIBS)'
+	$(Q)tests/mutants.sh $(B) '$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(ALL_LDFLAGS)' '$(LIBS)' '$(SCARCE)'
 
 # Load that comes at once and short outputs: half a minute for both.
 check-validate: all ## both fleets of validate-cpu*.yaml simulated and run; times judge nothing

@@ -1,14 +1,14 @@
 #!/bin/sh
 # Bugs planted in the jump logic, one at a time: random worlds must tell each from the real thing.
 #
-#   mutants.sh BUILD COMPILE LIBS    BUILD has tests/*.o and libkvtwin.a
+#   mutants.sh BUILD COMPILE LIBS SUITES    BUILD has tests/*.o and libkvtwin.a; SUITES: how suites are linked
 #
 # A mutant is one sed edit of one file. It is compiled, linked before the library, and run on the
 # worlds of the quick suite: macro-steps against exact steps, with and without a log; or, where both
 # would do the same, by the suite that it names. A mutant that survives, or an edit that no longer
 # applies, is a failure.
 set -u
-build=$1 compile=$2 libs=$3
+build=$1 compile=$2 libs=$3 wrap=$4
 worlds=${WORLDS:-1000}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -24,7 +24,7 @@ mutant() { # mutant FILE NAME SED [SUITE]
         return
     fi
     tests="$build/tests/swarm.o $build/tests/world.o" run="--steps --first 1 $worlds"
-    [ $# -gt 3 ] && tests=$suites run=$4
+    [ $# -gt 3 ] && tests="$wrap $suites" run=$4
     # shellcheck disable=SC2086
     if ! $compile -w -c -o "$work/mutant.o" "$work/mutant.c" ||
         ! $compile -o "$work/test" $tests "$work/mutant.o" "$build/libkvtwin.a" $libs; then
