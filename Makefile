@@ -45,7 +45,7 @@ MODE_debug    := -O0 -g3 -DKVT_SLOW_CHECKS
 MODE_sanitize := -O1 -g3 -DKVT_SLOW_CHECKS -fno-omit-frame-pointer -fsanitize=address,undefined \
                  -fno-sanitize-recover=all
 MODE_tsan     := -O1 -g -fno-omit-frame-pointer -fsanitize=thread
-MODE_coverage := -O0 -g --coverage
+MODE_coverage := -O0 -g --coverage -fprofile-update=atomic
 # The branches that are counted are those of sim/, runtime/ and cli/: kernels run at full speed.
 build/coverage/kernels/%.o: MODE_coverage := -O2 -g
 
