@@ -16,8 +16,8 @@
  * when nothing is under way; elsewhere it goes through copy: bytes that come from the host have
  * been read when copy returns, bytes that go to the host are there after the next wait (mirror.h).
  *
- * Packed weights are the backend's own: kvt_device_pack_* turns plain weights in host memory into
- * what its kernels want, in device memory.
+ * Packed weights are the backend's own: gemm_pack and int4_pack turn plain weights in host memory
+ * into what its kernels want, in device memory.
  */
 #ifndef KVT_RUNTIME_DEVICE_H
 #define KVT_RUNTIME_DEVICE_H

@@ -9,8 +9,7 @@
  *   hour, gpu-hour, gb-hour   a Poisson process per replica between faults.from and faults.until,
  *       of the rate times 1, its GPUs, or the bytes of its KV pool. With `lemons` a GPU is bad with
  *       that probability; bad ones carry the share `carry` of the strikes, the others the rest, so
- *       that the mean stays what the rate says (faults/README.md of the notes: errors of memory
- *       concentrate on few parts).
+ *       that the mean stays what the rate says (errors of memory concentrate on few parts).
  *   transfer   each request that goes from prefill to decode is struck with that probability, at
  *       the event of its own that the variant waits for
  *   abort      the same for each request whose client may go away (workload.aborts)

@@ -31,7 +31,7 @@ struct kvt_memory_want {
     enum kvt_engine engine;
     enum kvt_role role;
     int32_t version; /* vllm: minor of 0.minor (0.12 -> 12); sglang: 1 once it charges what it
-                        stores (mid-July 2026); 0: the profile of facts.md */
+                        stores (mid-July 2026); 0: not said */
     struct kvt_layout layout;
     bool weights_set;
     enum kvt_weight_dtype weights;
