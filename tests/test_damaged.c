@@ -17,6 +17,7 @@
 #include "sim/report/points.h"
 #include "sim/report/report.h"
 #include "tests/check.h"
+#include "tests/points_file.h"
 
 enum { PARTS_MAX = 400 };
 
@@ -288,42 +289,14 @@ static void a_damaged_run_is_refused_or_shown_without_the_part(void)
     unlink(path);
 }
 
-static void write_points(const char *path, const char *kind)
-{
-    static const char *const replicas[] = {"1", "2", "4"}, *const kv[] = {"fp8", "bf16", "fp8"};
-    static const char *const states[] = {"misses", "meets", "meets"};
-    static const char *const messages[] = {"TTFT", "", ""};
-    static const double ttft[] = {900, 300, 310}, usd[] = {4, 8, 16};
-    static const int64_t front[] = {0, 1, 0}, layout = KVT_RUN_LAYOUT, best = 1;
-    static const char *const config = "model: tiny\n";
-    const char *group = strcmp(kind, "plan") == 0 ? "candidates" : "points";
-    const struct kvt_h5_item items[] = {
-        {"", "layout", KVT_H5_ATTRIBUTE_I64, 0, &layout},
-        {"", "program", KVT_H5_ATTRIBUTE_TEXT, 0, "kvtwin"},
-        {"", "kind", KVT_H5_ATTRIBUTE_TEXT, 0, kind},
-        {"", "config", KVT_H5_TEXT, 1, &config},
-        {"settings", "fleet.serve.replicas", KVT_H5_TEXT, 3, replicas},
-        {"settings", "fleet.serve.kv", KVT_H5_TEXT, 3, kv},
-        {group, "state", KVT_H5_TEXT, 3, states},
-        {group, "message", KVT_H5_TEXT, 3, messages},
-        {group, "on_front", KVT_H5_I64, 3, front},
-        {group, "usd_per_h", KVT_H5_F64, 3, usd},
-        {group, "objective", KVT_H5_F64, 3, usd},
-        {"metrics", "p90_ttft_ms", KVT_H5_F64, 3, ttft},
-        {"meta", "best", KVT_H5_ATTRIBUTE_I64, 0, &best},
-    };
-    struct kvt_err err = {0};
-    CHECK_OK(kvt_h5_items_write(path, items, sizeof items / sizeof *items, &err), err);
-}
-
 static void damaged_points_are_refused_or_shown_without_the_part(void)
 {
     char path[256];
     snprintf(path, sizeof path, "%s", check_temp("whole-points.h5"));
-    write_points(path, "sweep");
+    points_file_write(path, "sweep");
     read_all(path, read_points,
              (const char *const[]){"points/message", "metrics/p90_ttft_ms", NULL});
-    write_points(path, "plan");
+    points_file_write(path, "plan");
     read_all(path, read_points, (const char *const[]){"candidates/", "metrics/p90_ttft_ms", NULL});
     unlink(path);
 }

@@ -12,6 +12,7 @@
 #include "sim/report/points.h"
 #include "sim/report/svg.h"
 #include "tests/check.h"
+#include "tests/points_file.h"
 
 /*
  * A run by hand: two requests on one replica, times in s.
@@ -372,35 +373,6 @@ static void a_run_file_cut_short_is_refused(void)
 /* ---- sweeps and searches ---- */
 
 /* A search of three candidates by hand: 4 USD/h misses, 8 is the best, 16 is dearer and slower. */
-static void write_points(const char *path, const char *kind)
-{
-    static const char *const counts[] = {"1", "2", "4"};
-    static const char *const states[] = {"misses", "meets", "meets"};
-    static const char *const messages[] = {"TTFT p90 900 ms, want <500> ms", "", ""};
-    static const double ttft[] = {900, 300, 310}, usd[] = {4, 8, 16}, output[] = {100, 101, 102};
-    static const int64_t front[] = {0, 1, 0}, gpus[] = {1, 2, 4}, layout = 1, best = 1;
-    static const char *const config = "model: tiny\n";
-    const char *group = strcmp(kind, "plan") == 0 ? "candidates" : "points";
-    const struct kvt_h5_item items[] = {
-        {"", "layout", KVT_H5_ATTRIBUTE_I64, 0, &layout},
-        {"", "program", KVT_H5_ATTRIBUTE_TEXT, 0, "kvtwin"},
-        {"", "kind", KVT_H5_ATTRIBUTE_TEXT, 0, kind},
-        {"", "config", KVT_H5_TEXT, 1, &config},
-        {"settings", "fleet.serve.replicas", KVT_H5_TEXT, 3, counts},
-        {group, "state", KVT_H5_TEXT, 3, states},
-        {group, "message", KVT_H5_TEXT, 3, messages},
-        {group, "on_front", KVT_H5_I64, 3, front},
-        {group, "gpus", KVT_H5_I64, 3, gpus},
-        {group, "usd_per_h", KVT_H5_F64, 3, usd},
-        {group, "objective", KVT_H5_F64, 3, usd},
-        {"metrics", "p90_ttft_ms", KVT_H5_F64, 3, ttft},
-        {"metrics", "output_throughput", KVT_H5_F64, 3, output},
-        {"meta", "best", KVT_H5_ATTRIBUTE_I64, 0, &best},
-    };
-    struct kvt_err err = {0};
-    CHECK_OK(kvt_h5_items_write(path, items, sizeof items / sizeof *items, &err), err);
-}
-
 static char *points_page_of(const char *path)
 {
     struct kvt_points_page page;
@@ -421,18 +393,18 @@ static void a_search_is_a_page(void)
 {
     char path[256];
     snprintf(path, sizeof path, "%s", check_temp("points.h5"));
-    write_points(path, "plan");
+    points_file_write(path, "plan");
     char *text = points_page_of(path);
     if (text == NULL)
         return;
     CHECK_HOLDS(text, "<h1>Search of 3 candidates</h1>", "what it is");
     CHECK_HOLDS(text, "<figure id=\"ttft\"><svg", "cost against latency");
-    const char *best = strstr(text, "<tr class=\"good\"><td>2<td>best");
+    const char *best = strstr(text, "<tr class=\"good\"><td>bf16<td>2<td>best");
     const char *misses = strstr(text, "<td>1<td>misses");
     CHECK_NOTE(best != NULL && misses != NULL && best < misses, "the best comes first");
     CHECK_HOLDS(text, "want &lt;500&gt; ms", "what the other misses");
     free(text);
-    write_points(path, "sweep");
+    points_file_write(path, "sweep");
     text = points_page_of(path);
     CHECK_HOLDS(text != NULL ? text : "", "<h1>Sweep of 3 points</h1>", "the same as a sweep");
     CHECK_HOLDS(text != NULL ? text : "", ">fleet.serve.replicas</text>", "the axis");
@@ -447,7 +419,7 @@ static void a_run_is_wanted_where_there_are_points(void)
     char path[256];
     struct kvt_err err = {0}, other = {0};
     snprintf(path, sizeof path, "%s", check_temp("points.h5"));
-    write_points(path, "sweep");
+    points_file_write(path, "sweep");
     CHECK_FAILS(kvt_report_read(&report, path, NULL, 0, &err), err, KVT_ECONFIG);
     CHECK_HOLDS(err.text, "want the file of a run (simulate -o), got that of a sweep", "");
     kvt_report_release(&report);
