@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "sim/base/assert.h"
+#include "sim/base/spelling.h"
 #include "sim/base/units.h"
 
 struct kvt_stop kvt_cli_interrupted;

@@ -9,6 +9,7 @@
 #include "cli/options.h"
 #include "sim/base/assert.h"
 #include "sim/base/file.h"
+#include "sim/base/spelling.h"
 #include "sim/base/units.h"
 
 #define OPTIONS_MAX 64

@@ -9,7 +9,7 @@ export LC_ALL=C.UTF-8
 may_include='
 base
 config   base
-model    base config
+model    base
 cost     base model
 serve    base model
 fault    base serve

@@ -9,6 +9,7 @@
 #include "sim/base/arena.h"
 #include "sim/base/file.h"
 #include "sim/base/random.h"
+#include "sim/base/spelling.h"
 #include "sim/base/ticks.h"
 #include "sim/base/units.h"
 #include "tests/check.h"

@@ -144,9 +144,9 @@ static void bad_files_are_refused_with_their_place(void)
     static const struct {
         const char *head, *laws, *message;
     } rows[] = {
-        {"", "", "cal.yaml: want a calibration (a mapping), found nothing"},
-        {"- 1\n", "", "want a calibration (a mapping), found something else"},
-        {"a: [1\n", "", "cal.yaml:2:1: not YAML: "},
+        {"", "", "cal.yaml:1:1: a calibration: want a mapping, got nothing"},
+        {"- 1\n", "", "cal.yaml:1:1: a calibration: want a mapping, got a list"},
+        {"a: [1\n", "", "cal.yaml:2:1: bad YAML: "},
         {"gpu: h200-sxm\nstack: s\nsource: t\nlaws: []\n", "",
          "1:1: calibration: wanted here, not given"},
         {"calibration: x\ngpu: h100-sxm\nstack: s\nsource: t\nlaws: []\n", "",
@@ -158,7 +158,7 @@ static void bad_files_are_refused_with_their_place(void)
         {head, "- 7\n", "cal.yaml:6:3: laws: want a mapping"},
         {head, LAW "  t0: 1 us\n  bandwith: 1 TB/s\n",
          "cal.yaml:10:3: unknown key \"bandwith\"; did you mean \"bandwidth\"?"},
-        {head, LAW "  t0: 1 us\n  t0: 2 us\n", "key \"t0\" is given twice"},
+        {head, LAW "  t0: 1 us\n  t0: 2 us\n", "\"t0\" is given twice"},
         {head, LAW, "t0: wanted by law \"roofline\", not given"},
         {head, LAW "  t0: 1\n", "cal.yaml:9:7: t0: "},
         {head, LAW "  t0: 1 GB\n", "cal.yaml:9:7: t0: "},

@@ -234,7 +234,7 @@ static void yaml_becomes_paths(void)
         CHECK_TEXT(pairs.pairs[i].text[0], want[i][1], "value");
     }
     CHECK_FAILS(kvt_pairs_add_yaml(&pairs, 1, "b.h5", "a: [1", &err), err, KVT_ECONFIG);
-    CHECK_HOLDS(err.text, "b.h5: the stored configuration is not YAML", "reason");
+    CHECK_HOLDS(err.text, "b.h5: the stored configuration cannot be read", "reason");
     kvt_pairs_release(&pairs);
 }
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "sim/base/arena.h"
-#include "sim/config/yaml.h"
+#include "sim/base/yaml.h"
 #include "tests/check.h"
 #include "tests/config_texts.h"
 

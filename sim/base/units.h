@@ -47,8 +47,4 @@ const char *kvt_quantity_print(double value, enum kvt_dimension dimension, char 
 /* "a size such as \"141 GiB\"": how messages describe a dimension. */
 const char *kvt_dimension_example(enum kvt_dimension dimension);
 
-/* The name among count names that is nearest to text, or NULL when none is near: for "did you
- * mean". Distance counts insertions, deletions, replacements and swaps of neighbours. */
-const char *kvt_nearest_name(const char *text, const char *const names[], size_t count);
-
 #endif

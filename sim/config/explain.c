@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "sim/base/file.h"
+#include "sim/base/spelling.h"
 #include "sim/config/read.h"
 
 #define NEAR_MAX 64

@@ -2,6 +2,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "sim/base/spelling.h"
 #include "sim/config/read.h"
 
 #define CANDIDATES_MAX 64

@@ -24,8 +24,8 @@
 #include <stdio.h>
 
 #include "sim/base/units.h"
+#include "sim/base/yaml.h"
 #include "sim/config/config.h"
-#include "sim/config/yaml.h"
 
 enum kvt_rule_kind {
     KVT_RULE_SECTION, /* a map of children */

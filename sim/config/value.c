@@ -7,6 +7,7 @@
 
 #include "sim/base/assert.h"
 #include "sim/base/file.h"
+#include "sim/base/spelling.h"
 #include "sim/config/schema.h"
 
 #define LIST_BYTES     400

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sim/base/spelling.h"
 #include "sim/base/units.h"
 #include "sim/cost/fit.h"
 #include "sim/cost/table_row.h"
@@ -117,9 +118,9 @@ static void read_variant(struct bench_row *b)
         if (v < VARIANT_COUNT) {
             b->is[v] = true;
         } else {
-            const char *near = kvt_nearest_name(text, variant_names, VARIANT_COUNT);
-            FAIL(b->row, "variant: unknown \"%s\"%s%s%s", text, near ? "; did you mean \"" : "",
-                 near ? near : "", near ? "\"?" : "");
+            char hint[KVT_HINT_BYTES];
+            FAIL(b->row, "variant: unknown \"%s\"%s", text,
+                 kvt_nearest_hint(text, variant_names, VARIANT_COUNT, hint));
         }
         at += count + (at[count] == '+');
     }
@@ -419,13 +420,11 @@ static void check_device(struct kvt_row *row, struct kvt_bench_facts *facts)
 }
 
 static bool leave_out(struct kvt_row *row, struct kvt_bench_facts *facts, const char *what,
-                      const char *got, const char *near)
+                      const char *got, const char *hint)
 {
     if (facts->left_out++ == 0)
-        snprintf(facts->left_out_why, sizeof facts->left_out_why, "%.60s:%d: %s \"%.30s\"%s%.20s%s",
-                 row->where.file, row->where.line, what, got,
-                 near != NULL ? "; did you mean \"" : "", near != NULL ? near : "",
-                 near != NULL ? "\"?" : "");
+        snprintf(facts->left_out_why, sizeof facts->left_out_why, "%.60s:%d: %s \"%.30s\"%s",
+                 row->where.file, row->where.line, what, got, hint);
     return false;
 }
 
@@ -472,6 +471,7 @@ bool kvt_bench_row_sample(struct kvt_row *row, struct kvt_bench_facts *facts)
     const char *names[FAMILIES], *family = row->field[KVT_COLUMN_family];
     const char *status = row->field[KVT_COLUMN_status];
     struct bench_row b = {.row = row};
+    char hint[KVT_HINT_BYTES];
     int at = FAMILIES;
     row->sample = (struct kvt_sample){0};
     row->series = (struct kvt_series){.family = KVT_SERIES_NONE, .kind = KVT_LAW_ROOFLINE};
@@ -479,7 +479,7 @@ bool kvt_bench_row_sample(struct kvt_row *row, struct kvt_bench_facts *facts)
     row->op = family;
     check_device(row, facts);
     if (!row->failed && strcmp(status, "ok") != 0)
-        return leave_out(row, facts, "status is", status, NULL);
+        return leave_out(row, facts, "status is", status, "");
     read_measures(&b);
     if (row->failed || is_ceiling(&b, facts))
         return false;
@@ -489,7 +489,7 @@ bool kvt_bench_row_sample(struct kvt_row *row, struct kvt_bench_facts *facts)
     }
     if (at == FAMILIES)
         return leave_out(row, facts, "no step asks for family", family,
-                         kvt_nearest_name(family, names, FAMILIES));
+                         kvt_nearest_hint(family, names, FAMILIES, hint));
     read_shape(&b);
     read_variant(&b);
     if (row->failed)

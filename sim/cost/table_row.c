@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "sim/base/random.h"
+#include "sim/base/spelling.h"
 #include "sim/base/units.h"
 #include "sim/cost/fit.h"
 #include "sim/model/weights.h"
@@ -481,8 +482,8 @@ bool kvt_row_sample(struct kvt_row *row)
         if (strcmp(op, ops[i].op) == 0)
             return ops[i].read(row) && !row->failed;
     }
-    const char *near = kvt_nearest_name(op, names, sizeof names / sizeof names[0]);
-    FAIL(row, "op_name: unknown \"%.60s\"%s%s%s", op, near != NULL ? "; did you mean \"" : "",
-         near != NULL ? near : "", near != NULL ? "\"?" : "");
+    char hint[KVT_HINT_BYTES];
+    FAIL(row, "op_name: unknown \"%.60s\"%s", op,
+         kvt_nearest_hint(op, names, sizeof names / sizeof names[0], hint));
     return false;
 }

@@ -7,14 +7,13 @@
  * different models never have one canonical name (a test holds us to it), and a name that still is
  * not known is an error: "-Distill", "-Air", "-Flash", "-Coder", sizes and versions all stay.
  */
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "sim/base/file.h"
-#include "sim/base/units.h"
+#include "sim/base/spelling.h"
 #include "sim/model/model.h"
 
 #define MODEL_FILE_BYTES ((size_t)1 << 20)
@@ -72,32 +71,11 @@ static bool is_suffix(const char *part, int32_t *dtype)
     return is_stamp(part);
 }
 
-/* Lower case, '-' between words, without parentheses; several '-' become one. */
-static void fold(const char *name, char *out, size_t out_bytes)
-{
-    size_t used = 0;
-    int depth = 0;
-    for (; *name != '\0' && used + 1 < out_bytes; name++) {
-        if (*name == '(')
-            depth++;
-        char c = (char)tolower((unsigned char)*name);
-        if (c == '_' || c == ' ' || c == '\t')
-            c = '-';
-        if (depth == 0 && !(c == '-' && (used == 0 || out[used - 1] == '-')))
-            out[used++] = c;
-        if (*name == ')' && depth > 0)
-            depth--;
-    }
-    while (used > 0 && out[used - 1] == '-')
-        used--;
-    out[used] = '\0';
-}
-
 void kvt_model_canonical_name(const char *name, char *out, size_t out_bytes, int32_t *dtype)
 {
     char folded[256];
     *dtype = -1;
-    fold(name, folded, sizeof folded);
+    kvt_name_fold(name, folded, sizeof folded);
     char *start = folded;
     for (char *slash = strchr(folded, '/'); slash != NULL; slash = strchr(slash + 1, '/'))
         start = slash + 1; /* "organisation/", also of a local path */
@@ -119,7 +97,7 @@ static int match(const struct kvt_model *model, const char *folded, const char *
         const char *own = i < 0 ? model->name : model->aliases[i];
         char own_folded[256], own_canonical[256];
         int32_t dtype;
-        fold(own, own_folded, sizeof own_folded);
+        kvt_name_fold(own, own_folded, sizeof own_folded);
         if (strcmp(own_folded, folded) == 0)
             return 2;
         kvt_model_canonical_name(own, own_canonical, sizeof own_canonical, &dtype);
@@ -172,7 +150,7 @@ static enum kvt_status not_found(const char *name, struct search *search, struct
     const char *names[FILES_MAX];
     for (int32_t i = 0; i < search->name_count; i++)
         names[i] = search->names[i];
-    const char *near = kvt_nearest_name(search->canonical, names, (size_t)search->name_count);
+    char hint[KVT_HINT_BYTES];
     if (search->name_count == 0)
         return kvt_err_set(err, KVT_ECONFIG,
                            "no model is named \"%s\": there are no models in %s/configs/models "
@@ -180,17 +158,18 @@ static enum kvt_status not_found(const char *name, struct search *search, struct
                            name, kvt_data_folder());
     if (search->ambiguous)
         return kvt_err_set(err, KVT_ECONFIG, "the name \"%s\" fits more than one model", name);
-    return kvt_err_set(err, KVT_ECONFIG,
-                       "no model is named \"%s\"%s%s%s (`kvtwin model show` lists them; `kvtwin "
-                       "model import` makes one from a config.json)",
-                       name, near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+    return kvt_err_set(
+        err, KVT_ECONFIG,
+        "no model is named \"%s\"%s (`kvtwin model show` lists them; `kvtwin "
+        "model import` makes one from a config.json)",
+        name, kvt_nearest_hint(search->canonical, names, (size_t)search->name_count, hint));
 }
 
 /* The file that is called as the model is: no need to read the others. */
 static bool load_called(struct kvt_model *model, const char *name)
 {
     char folded[256], file[288];
-    fold(name, folded, sizeof folded);
+    kvt_name_fold(name, folded, sizeof folded);
     if (folded[0] == '\0' || strchr(folded, '/') != NULL)
         return false;
     snprintf(file, sizeof file, "configs/models/%s.yaml", folded);
@@ -212,7 +191,7 @@ static enum kvt_status load_named(struct kvt_model *model, const char *name, str
     if (search == NULL || folder == NULL)
         status = kvt_err_set(err, KVT_ENOMEM, "no memory for the list of models");
     if (status == KVT_OK) {
-        fold(name, search->folded, sizeof search->folded);
+        kvt_name_fold(name, search->folded, sizeof search->folded);
         kvt_model_canonical_name(name, search->canonical, sizeof search->canonical, &dtype);
         status = search_files(search, files, count, model, err);
     }
@@ -237,9 +216,8 @@ static enum kvt_status load_named(struct kvt_model *model, const char *name, str
 enum kvt_status kvt_model_load(struct kvt_model *model, const char *name_or_path,
                                struct kvt_err *err)
 {
-    size_t count = strlen(name_or_path);
-    bool yaml = count > 5 && strcmp(name_or_path + count - 5, ".yaml") == 0;
-    if (yaml || (strchr(name_or_path, '/') != NULL && access(name_or_path, F_OK) == 0))
+    if (kvt_text_ends(name_or_path, ".yaml") ||
+        (strchr(name_or_path, '/') != NULL && access(name_or_path, F_OK) == 0))
         return load_file(model, name_or_path, err);
     if (load_called(model, name_or_path))
         return KVT_OK;

@@ -1,6 +1,5 @@
 #include "sim/model/gpu.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -10,12 +9,14 @@
 
 #include "sim/base/arena.h"
 #include "sim/base/file.h"
+#include "sim/base/spelling.h"
 #include "sim/base/units.h"
-#include "sim/config/yaml.h"
+#include "sim/base/yaml.h"
 
 #define GIB            1073741824.0
 #define GPU_FILE_BYTES ((size_t)1 << 18)
 #define FILES_MAX      256
+#define ALIASES_MAX    16
 
 struct field {
     const char *key;
@@ -46,24 +47,16 @@ static const struct field fields[] = {
 /* clang-format on */
 #define FIELD_COUNT (sizeof fields / sizeof *fields)
 
-static enum kvt_status read_text(const struct kvt_yaml *node, char *out, size_t out_bytes,
-                                 struct kvt_err *err)
-{
-    if (node->kind != KVT_YAML_SCALAR || strlen(node->text) >= out_bytes)
-        return kvt_err_at(err, KVT_ECONFIG, node->where, "want a text of at most %zu bytes",
-                          out_bytes - 1);
-    snprintf(out, out_bytes, "%s", node->text);
-    return KVT_OK;
-}
-
 static enum kvt_status read_aliases(const struct kvt_yaml *list, struct kvt_gpu *gpu,
                                     struct kvt_err *err)
 {
-    if (list->kind != KVT_YAML_LIST || list->count > 16)
-        return kvt_err_at(err, KVT_ECONFIG, list->where,
-                          "aliases: want a list of at most 16 names");
+    KVT_TRY(kvt_yaml_want(list, KVT_YAML_LIST, "aliases", err));
+    if (list->count > ALIASES_MAX)
+        return kvt_err_at(err, KVT_ECONFIG, list->where, "aliases: want at most %d, got %d",
+                          ALIASES_MAX, list->count);
     for (const struct kvt_yaml *node = list->first; node != NULL; node = node->next)
-        KVT_TRY(read_text(node, gpu->aliases[gpu->alias_count++], sizeof gpu->aliases[0], err));
+        KVT_TRY(kvt_yaml_take_text(node, "aliases", gpu->aliases[gpu->alias_count++],
+                                   sizeof gpu->aliases[0], err));
     return KVT_OK;
 }
 
@@ -87,9 +80,9 @@ static enum kvt_status read_key(const struct kvt_yaml *node, struct kvt_gpu *gpu
                                 struct kvt_err *err)
 {
     if (strcmp(node->key, "name") == 0)
-        return read_text(node, gpu->name, sizeof gpu->name, err);
+        return kvt_yaml_take_text(node, "name", gpu->name, sizeof gpu->name, err);
     if (strcmp(node->key, "source") == 0)
-        return read_text(node, gpu->source, sizeof gpu->source, err);
+        return kvt_yaml_take_text(node, "source", gpu->source, sizeof gpu->source, err);
     if (strcmp(node->key, "aliases") == 0)
         return read_aliases(node, gpu, err);
     if (strcmp(node->key, "sms") == 0) {
@@ -100,25 +93,20 @@ static enum kvt_status read_key(const struct kvt_yaml *node, struct kvt_gpu *gpu
         gpu->sms = (int32_t)sms;
         return KVT_OK;
     }
-    const char *names[FIELD_COUNT + 4] = {"name", "source", "aliases", "sms"};
-    for (size_t i = 0; i < FIELD_COUNT; i++) {
+    for (size_t i = 0; i < FIELD_COUNT; i++)
         if (strcmp(node->key, fields[i].key) == 0)
             return read_quantity(node, &fields[i], gpu, err);
-        names[i + 4] = fields[i].key;
-    }
-    char got[KVT_QUOTE_BYTES];
-    const char *near = kvt_nearest_name(node->key, names, FIELD_COUNT + 4);
-    return kvt_err_at(err, KVT_ECONFIG, node->key_where, "unknown key \"%s\"%s%s%s",
-                      kvt_yaml_quote(node->key, got), near ? "; did you mean \"" : "",
-                      near ? near : "", near ? "\"?" : "");
+    return KVT_OK; /* read_gpu has told it */
 }
 
 static enum kvt_status read_gpu(const struct kvt_yaml *root, struct kvt_gpu *gpu,
                                 struct kvt_err *err)
 {
-    enum kvt_status status = KVT_OK;
-    if (root->kind != KVT_YAML_MAP)
-        return kvt_err_at(err, KVT_ECONFIG, root->where, "a GPU file: want a mapping");
+    const char *names[FIELD_COUNT + 4] = {"name", "source", "aliases", "sms"};
+    for (size_t i = 0; i < FIELD_COUNT; i++)
+        names[i + 4] = fields[i].key;
+    KVT_TRY(kvt_yaml_want(root, KVT_YAML_MAP, "a GPU file", err));
+    enum kvt_status status = kvt_yaml_check_keys(root, names, FIELD_COUNT + 4, err);
     gpu->usd_per_hour = -1;
     for (const struct kvt_yaml *node = root->first; node != NULL; node = node->next) {
         enum kvt_status one = read_key(node, gpu, err);
@@ -164,20 +152,7 @@ static void fold(const char *name, char *out, size_t out_bytes)
 {
     static const char *const noise[] = {"nvidia-", "amd-", "instinct-", "geforce-", "tesla-"};
     char folded[128];
-    size_t used = 0;
-    int depth = 0;
-    for (; *name != '\0' && used + 1 < sizeof folded; name++) {
-        depth += *name == '(';
-        char c = (char)tolower((unsigned char)*name);
-        if (c == ' ' || c == '_')
-            c = '-';
-        if (depth == 0 && !(c == '-' && (used == 0 || folded[used - 1] == '-')))
-            folded[used++] = c;
-        depth -= *name == ')' && depth > 0;
-    }
-    while (used > 0 && folded[used - 1] == '-')
-        used--;
-    folded[used] = '\0';
+    kvt_name_fold(name, folded, sizeof folded);
     const char *start = folded;
     for (size_t i = 0; i < sizeof noise / sizeof *noise; i++)
         if (strncmp(start, noise[i], strlen(noise[i])) == 0)
@@ -230,7 +205,7 @@ static enum kvt_status find_file(struct kvt_gpu *gpu, const char *name, bool *fo
  * that is not given: the file whose very name it is ("h20", and not h20-3e whose alias is H20),
  * else the largest. */
 static enum kvt_status find(struct kvt_gpu *gpu, const char *name, double nominal, bool *found,
-                            char near[64], struct kvt_err *err)
+                            char hint[KVT_HINT_BYTES], struct kvt_err *err)
 {
     char folded[128], names[FILES_MAX][64], *files[FILES_MAX];
     const char *list[FILES_MAX] = {0};
@@ -258,11 +233,8 @@ static enum kvt_status find(struct kvt_gpu *gpu, const char *name, double nomina
             *gpu = one;
         *found = true;
     }
-    near[0] = '\0';
-    if (status == KVT_OK && !*found) {
-        const char *nearest = kvt_nearest_name(folded, list, (size_t)count);
-        snprintf(near, 64, "%s", nearest == NULL ? "" : nearest);
-    }
+    if (status == KVT_OK)
+        kvt_nearest_hint(folded, list, (size_t)count, hint);
     for (int32_t i = 0; i < count; i++)
         free(files[i]);
     free(folder);
@@ -291,10 +263,9 @@ static void gpu_by_memory(struct kvt_gpu *gpu, const char *name, double capacity
 enum kvt_status kvt_gpu_load(struct kvt_gpu *gpu, const char *name_or_path, double capacity,
                              struct kvt_err *err)
 {
-    size_t count = strlen(name_or_path);
     bool found = false;
-    char near[64] = "";
-    if ((count > 5 && strcmp(name_or_path + count - 5, ".yaml") == 0) ||
+    char hint[KVT_HINT_BYTES];
+    if (kvt_text_ends(name_or_path, ".yaml") ||
         (strchr(name_or_path, '/') != NULL && access(name_or_path, F_OK) == 0)) {
         KVT_TRY(load_file(gpu, name_or_path, err));
         found = true;
@@ -302,13 +273,12 @@ enum kvt_status kvt_gpu_load(struct kvt_gpu *gpu, const char *name_or_path, doub
     if (!found && capacity <= 0)
         KVT_TRY(find_file(gpu, name_or_path, &found, err));
     if (!found)
-        KVT_TRY(find(gpu, name_or_path, capacity, &found, near, err));
+        KVT_TRY(find(gpu, name_or_path, capacity, &found, hint, err));
     if (!found && capacity < 0)
-        return kvt_err_set(
-            err, KVT_ECONFIG,
-            "no GPU is named \"%s\"%s%s%s; give gpu: {name, memory} to count with its "
-            "memory size alone",
-            name_or_path, near[0] ? "; did you mean \"" : "", near, near[0] ? "\"?" : "");
+        return kvt_err_set(err, KVT_ECONFIG,
+                           "no GPU is named \"%s\"%s; give gpu: {name, memory} to count with its "
+                           "memory size alone",
+                           name_or_path, hint);
     if (!found)
         gpu_by_memory(gpu, name_or_path, capacity);
     else if (capacity >= 0)
@@ -320,8 +290,8 @@ enum kvt_status kvt_gpu_known(struct kvt_gpu *gpu, const char *name, double nomi
                               struct kvt_err *err)
 {
     bool found;
-    char near[64];
-    KVT_TRY(find(gpu, name, nominal, &found, near, err));
+    char hint[KVT_HINT_BYTES];
+    KVT_TRY(find(gpu, name, nominal, &found, hint, err));
     /* Vendors mean GiB by GB for memory: an 80 GB card shows 79.65 GiB. */
     if (!found || distance(gpu->memory_nominal, nominal) > 0.12)
         gpu_by_memory(gpu, name, nominal / 1e9 * GIB * 0.996);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "sim/base/file.h"
+#include "sim/base/spelling.h"
 #include "sim/model/import.h"
 
 #define CONFIG_BYTES_MAX ((size_t)16 << 20)
@@ -19,15 +20,13 @@ static void name_of(const char *path, char *out, size_t out_bytes)
                                        "_config.json", "config.json", ".json"};
     char text[512];
     snprintf(text, sizeof text, "%.500s", path);
-    size_t count = strlen(text);
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
-        size_t end = strlen(ends[i]);
-        if (count < end || strcmp(text + count - end, ends[i]) != 0)
+        if (!kvt_text_ends(text, ends[i]))
             continue;
-        text[count - end] = '\0';
+        text[strlen(text) - strlen(ends[i])] = '\0';
         break;
     }
-    count = strlen(text);
+    size_t count = strlen(text);
     while (count > 0 && text[count - 1] == '/')
         text[--count] = '\0';
     const char *name = strrchr(text, '/');
@@ -40,12 +39,6 @@ static void name_of(const char *path, char *out, size_t out_bytes)
     out[used] = '\0';
     if (used == 0 || strcmp(out, ".") == 0 || strcmp(out, "..") == 0)
         snprintf(out, out_bytes, "imported");
-}
-
-static bool ends_with(const char *text, const char *end)
-{
-    size_t count = strlen(text), tail = strlen(end);
-    return count >= tail && strcmp(text + count - tail, end) == 0;
 }
 
 /* path with its ending replaced; malloc'ed. */
@@ -112,9 +105,9 @@ enum kvt_status kvt_model_import(struct kvt_model *model, const char *path, cons
                                  char *notes, size_t notes_bytes, struct kvt_err *err)
 {
     static const char quant_end[] = "hf_quant_config.json", config_end[] = "config.json";
-    bool is_quant = ends_with(path, quant_end);
+    bool is_quant = kvt_text_ends(path, quant_end);
     if (!is_quant) {
-        char *quant = ends_with(path, config_end) ? beside(path, config_end, quant_end) : NULL;
+        char *quant = kvt_text_ends(path, config_end) ? beside(path, config_end, quant_end) : NULL;
         enum kvt_status status = import_pair(model, path, quant, notes, notes_bytes, err);
         free(quant);
         return status;

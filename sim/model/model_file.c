@@ -8,7 +8,7 @@
 #include "sim/base/arena.h"
 #include "sim/base/file.h"
 #include "sim/base/units.h"
-#include "sim/config/yaml.h"
+#include "sim/base/yaml.h"
 #include "sim/model/model.h"
 
 #define COUNT_OF(a) (sizeof(a) / sizeof *(a))
@@ -76,21 +76,10 @@ static const struct field model_fields[] = {
 };
 /* clang-format on */
 
-static enum kvt_status want_kind(const struct kvt_yaml *node, enum kvt_yaml_kind kind,
-                                 const char *what, struct kvt_err *err)
-{
-    static const char *const kinds[] = {"a value", "a list", "a mapping"};
-    char got[KVT_QUOTE_BYTES];
-    if (node->kind == kind)
-        return KVT_OK;
-    return kvt_err_at(err, KVT_ECONFIG, node->where, "%s: want %s, got %s", what, kinds[kind],
-                      kvt_yaml_describe(node, got));
-}
-
 static enum kvt_status read_choice(const struct kvt_yaml *node, const char *const names[],
                                    size_t count, int *value, struct kvt_err *err)
 {
-    KVT_TRY(want_kind(node, KVT_YAML_SCALAR, node->key, err));
+    KVT_TRY(kvt_yaml_want(node, KVT_YAML_SCALAR, node->key, err));
     for (size_t i = 0; i < count; i++) {
         if (strcmp(node->text, names[i]) == 0) {
             *value = (int)i;
@@ -105,21 +94,19 @@ static enum kvt_status read_choice(const struct kvt_yaml *node, const char *cons
                       list, kvt_yaml_quote(node->text, got));
 }
 
-static enum kvt_status read_text(const struct kvt_yaml *node, char *out, size_t out_bytes,
-                                 const char *what, struct kvt_err *err)
+/* The choice under key, where it is given; *value stays as it is otherwise. */
+static enum kvt_status choice_or(const struct kvt_yaml *map, const char *key,
+                                 const char *const names[], size_t count, int *value,
+                                 struct kvt_err *err)
 {
-    KVT_TRY(want_kind(node, KVT_YAML_SCALAR, what, err));
-    if (strlen(node->text) >= out_bytes)
-        return kvt_err_at(err, KVT_ECONFIG, node->where, "%s: want at most %zu bytes, got %zu",
-                          what, out_bytes - 1, strlen(node->text));
-    snprintf(out, out_bytes, "%s", node->text);
-    return KVT_OK;
+    const struct kvt_yaml *node = kvt_yaml_find(map, key);
+    return node == NULL ? KVT_OK : read_choice(node, names, count, value, err);
 }
 
 static enum kvt_status read_field(const struct kvt_yaml *node, const struct field *field,
                                   void *base, struct kvt_err *err)
 {
-    KVT_TRY(want_kind(node, KVT_YAML_SCALAR, field->key, err));
+    KVT_TRY(kvt_yaml_want(node, KVT_YAML_SCALAR, field->key, err));
     unsigned char *at = (unsigned char *)base + field->offset;
     if (field->kind == FIELD_BOOL) {
         bool yes = strcmp(node->text, "true") == 0;
@@ -147,48 +134,30 @@ static enum kvt_status read_fields(const struct kvt_yaml *map, const struct fiel
                                    size_t count, const char *const others[], size_t other_count,
                                    void *base, struct kvt_err *err)
 {
-    enum kvt_status status = KVT_OK;
-    for (const struct kvt_yaml *node = map->first; node != NULL; node = node->next) {
-        const char *names[48];
-        size_t known = 0;
-        bool found = false;
-        for (size_t i = 0; i < other_count; i++, known++) {
-            names[known] = others[i];
-            found = found || strcmp(node->key, others[i]) == 0;
-        }
-        for (size_t i = 0; i < count; i++, known++) {
-            names[known] = fields[i].key;
-            if (found || strcmp(node->key, fields[i].key) != 0)
-                continue;
-            found = true;
-            enum kvt_status one = read_field(node, &fields[i], base, err);
-            status = status == KVT_OK ? one : status;
-        }
-        if (found)
-            continue;
-        char got[KVT_QUOTE_BYTES];
-        const char *near = kvt_nearest_name(node->key, names, known);
-        status = kvt_err_at(err, KVT_ECONFIG, node->key_where, "unknown key \"%s\"%s%s%s",
-                            kvt_yaml_quote(node->key, got), near ? "; did you mean \"" : "",
-                            near ? near : "", near ? "\"?" : "");
+    const char *names[48];
+    size_t known = 0;
+    for (size_t i = 0; i < other_count; i++)
+        names[known++] = others[i];
+    for (size_t i = 0; i < count; i++)
+        names[known++] = fields[i].key;
+    enum kvt_status status = kvt_yaml_check_keys(map, names, known, err);
+    for (size_t i = 0; i < count; i++) {
+        const struct kvt_yaml *node = kvt_yaml_find(map, fields[i].key);
+        enum kvt_status one = node != NULL ? read_field(node, &fields[i], base, err) : KVT_OK;
+        status = status == KVT_OK ? one : status;
     }
     return status;
 }
 
 static enum kvt_status read_dtypes(const struct kvt_yaml *map, uint8_t dtype[], struct kvt_err *err)
 {
-    KVT_TRY(want_kind(map, KVT_YAML_MAP, "dtypes", err));
-    for (const struct kvt_yaml *node = map->first; node != NULL; node = node->next) {
-        int matrix = -1, value = 0;
-        for (int m = 0; m < KVT_MATRIX_COUNT; m++)
-            if (strcmp(node->key, kvt_matrix_names[m]) == 0)
-                matrix = m;
-        char got[KVT_QUOTE_BYTES];
-        if (matrix < 0)
-            return kvt_err_at(err, KVT_ECONFIG, node->key_where, "dtypes: no matrix \"%s\"",
-                              kvt_yaml_quote(node->key, got));
-        KVT_TRY(read_choice(node, kvt_weight_dtype_names, KVT_WEIGHT_DTYPE_COUNT, &value, err));
-        dtype[matrix] = (uint8_t)value;
+    KVT_TRY(kvt_yaml_want(map, KVT_YAML_MAP, "dtypes", err));
+    KVT_TRY(kvt_yaml_check_keys(map, kvt_matrix_names, KVT_MATRIX_COUNT, err));
+    for (int m = 0; m < KVT_MATRIX_COUNT; m++) {
+        int value = dtype[m];
+        KVT_TRY(choice_or(map, kvt_matrix_names[m], kvt_weight_dtype_names, KVT_WEIGHT_DTYPE_COUNT,
+                          &value, err));
+        dtype[m] = (uint8_t)value;
     }
     return KVT_OK;
 }
@@ -197,7 +166,7 @@ static enum kvt_status read_attention(const struct kvt_yaml *map, struct kvt_att
                                       struct kvt_err *err)
 {
     static const char *const others[] = {"kind"};
-    KVT_TRY(want_kind(map, KVT_YAML_MAP, "attention", err));
+    KVT_TRY(kvt_yaml_want(map, KVT_YAML_MAP, "attention", err));
     const struct kvt_yaml *kind = kvt_yaml_find(map, "kind");
     int value = KVT_ATTENTION_NONE;
     if (kind == NULL)
@@ -220,7 +189,7 @@ static enum kvt_status read_group(const struct kvt_yaml *map, struct kvt_layer_g
 {
     static const char *const others[] = {"attention", "mlp", "dtypes"};
     static const struct field fields[] = {FIELD("count", INT, kvt_layer_group, count, 65536)};
-    KVT_TRY(want_kind(map, KVT_YAML_MAP, "groups", err));
+    KVT_TRY(kvt_yaml_want(map, KVT_YAML_MAP, "groups", err));
     KVT_TRY(read_fields(map, fields, 1, others, COUNT_OF(others), group, err));
     const struct kvt_yaml *attention = kvt_yaml_find(map, "attention");
     const struct kvt_yaml *mlp = kvt_yaml_find(map, "mlp");
@@ -228,7 +197,7 @@ static enum kvt_status read_group(const struct kvt_yaml *map, struct kvt_layer_g
         KVT_TRY(read_attention(attention, &group->attention, err));
     group->mlp.gated = true;
     if (mlp != NULL) {
-        KVT_TRY(want_kind(mlp, KVT_YAML_MAP, "mlp", err));
+        KVT_TRY(kvt_yaml_want(mlp, KVT_YAML_MAP, "mlp", err));
         KVT_TRY(read_fields(mlp, mlp_fields, COUNT_OF(mlp_fields), NULL, 0, &group->mlp, err));
     }
     return KVT_OK;
@@ -237,7 +206,7 @@ static enum kvt_status read_group(const struct kvt_yaml *map, struct kvt_layer_g
 static enum kvt_status read_groups(const struct kvt_yaml *list, struct kvt_model *model,
                                    struct kvt_err *err)
 {
-    KVT_TRY(want_kind(list, KVT_YAML_LIST, "groups", err));
+    KVT_TRY(kvt_yaml_want(list, KVT_YAML_LIST, "groups", err));
     if (list->count > KVT_MODEL_GROUPS_MAX)
         return kvt_err_at(err, KVT_ECONFIG, list->where, "groups: want at most %d, got %d",
                           KVT_MODEL_GROUPS_MAX, list->count);
@@ -252,13 +221,13 @@ static enum kvt_status read_groups(const struct kvt_yaml *list, struct kvt_model
 static enum kvt_status read_aliases(const struct kvt_yaml *list, struct kvt_model *model,
                                     struct kvt_err *err)
 {
-    KVT_TRY(want_kind(list, KVT_YAML_LIST, "aliases", err));
+    KVT_TRY(kvt_yaml_want(list, KVT_YAML_LIST, "aliases", err));
     if (list->count > KVT_MODEL_ALIASES_MAX)
         return kvt_err_at(err, KVT_ECONFIG, list->where, "aliases: want at most %d, got %d",
                           KVT_MODEL_ALIASES_MAX, list->count);
     for (const struct kvt_yaml *node = list->first; node != NULL; node = node->next)
-        KVT_TRY(read_text(node, model->aliases[model->alias_count++], sizeof model->aliases[0],
-                          "aliases", err));
+        KVT_TRY(kvt_yaml_take_text(node, "aliases", model->aliases[model->alias_count++],
+                                   sizeof model->aliases[0], err));
     return KVT_OK;
 }
 
@@ -266,30 +235,21 @@ static enum kvt_status read_aliases(const struct kvt_yaml *list, struct kvt_mode
 static enum kvt_status read_checkpoint(const struct kvt_yaml *map, struct kvt_model *model,
                                        struct kvt_err *err)
 {
-    static const char *const others[] = {"weights", "head", "scope-4bit", "scope-8bit", "kv"};
-    KVT_TRY(want_kind(map, KVT_YAML_MAP, "checkpoint", err));
-    KVT_TRY(read_fields(map, NULL, 0, others, COUNT_OF(others), NULL, err));
-    const struct kvt_yaml *node = kvt_yaml_find(map, "weights");
-    int value = KVT_WEIGHTS_BF16;
-    if (node != NULL)
-        KVT_TRY(read_choice(node, kvt_weight_dtype_names, KVT_WEIGHT_DTYPE_COUNT, &value, err));
-    model->weights = (enum kvt_weight_dtype)value;
-    value = KVT_WEIGHTS_BF16;
-    if ((node = kvt_yaml_find(map, "head")) != NULL)
-        KVT_TRY(read_choice(node, kvt_weight_dtype_names, KVT_WEIGHT_DTYPE_COUNT, &value, err));
-    model->head = (enum kvt_weight_dtype)value;
-    value = (int)model->scope4;
-    if ((node = kvt_yaml_find(map, "scope-4bit")) != NULL)
-        KVT_TRY(read_choice(node, scope_names, KVT_QUANT_SCOPE_COUNT, &value, err));
-    model->scope4 = (enum kvt_quant_scope)value;
-    value = (int)model->scope8;
-    if ((node = kvt_yaml_find(map, "scope-8bit")) != NULL)
-        KVT_TRY(read_choice(node, scope_names, KVT_QUANT_SCOPE_COUNT, &value, err));
-    model->scope8 = (enum kvt_quant_scope)value;
-    value = KVT_KV_BF16;
-    if ((node = kvt_yaml_find(map, "kv")) != NULL)
-        KVT_TRY(read_choice(node, kvt_kv_dtype_names, KVT_KV_DTYPE_COUNT, &value, err));
-    model->kv = (enum kvt_kv_dtype)value;
+    static const char *const keys[] = {"weights", "head", "scope-4bit", "scope-8bit", "kv"};
+    int weights = KVT_WEIGHTS_BF16, head = KVT_WEIGHTS_BF16, kv = KVT_KV_BF16;
+    int scope4 = (int)model->scope4, scope8 = (int)model->scope8;
+    KVT_TRY(kvt_yaml_want(map, KVT_YAML_MAP, "checkpoint", err));
+    KVT_TRY(kvt_yaml_check_keys(map, keys, COUNT_OF(keys), err));
+    KVT_TRY(choice_or(map, keys[0], kvt_weight_dtype_names, KVT_WEIGHT_DTYPE_COUNT, &weights, err));
+    KVT_TRY(choice_or(map, keys[1], kvt_weight_dtype_names, KVT_WEIGHT_DTYPE_COUNT, &head, err));
+    KVT_TRY(choice_or(map, keys[2], scope_names, KVT_QUANT_SCOPE_COUNT, &scope4, err));
+    KVT_TRY(choice_or(map, keys[3], scope_names, KVT_QUANT_SCOPE_COUNT, &scope8, err));
+    KVT_TRY(choice_or(map, keys[4], kvt_kv_dtype_names, KVT_KV_DTYPE_COUNT, &kv, err));
+    model->weights = (enum kvt_weight_dtype)weights;
+    model->head = (enum kvt_weight_dtype)head;
+    model->scope4 = (enum kvt_quant_scope)scope4;
+    model->scope8 = (enum kvt_quant_scope)scope8;
+    model->kv = (enum kvt_kv_dtype)kv;
     return KVT_OK;
 }
 
@@ -314,7 +274,7 @@ static enum kvt_status read_model(const struct kvt_yaml *root, struct kvt_model 
 {
     static const char *const others[] = {"name",       "aliases", "source",
                                          "checkpoint", "groups",  "mtp"};
-    KVT_TRY(want_kind(root, KVT_YAML_MAP, "a model file", err));
+    KVT_TRY(kvt_yaml_want(root, KVT_YAML_MAP, "a model file", err));
     KVT_TRY(read_fields(root, model_fields, COUNT_OF(model_fields), others, COUNT_OF(others), model,
                         err));
     const struct kvt_yaml *node = kvt_yaml_find(root, "groups");
@@ -323,9 +283,9 @@ static enum kvt_status read_model(const struct kvt_yaml *root, struct kvt_model 
     KVT_TRY(read_groups(node, model, err));
     if ((node = kvt_yaml_find(root, "name")) == NULL)
         return kvt_err_at(err, KVT_ECONFIG, root->where, "a model file needs the key name");
-    KVT_TRY(read_text(node, model->name, sizeof model->name, "name", err));
+    KVT_TRY(kvt_yaml_take_text(node, "name", model->name, sizeof model->name, err));
     if ((node = kvt_yaml_find(root, "source")) != NULL)
-        KVT_TRY(read_text(node, model->source, sizeof model->source, "source", err));
+        KVT_TRY(kvt_yaml_take_text(node, "source", model->source, sizeof model->source, err));
     if ((node = kvt_yaml_find(root, "aliases")) != NULL)
         KVT_TRY(read_aliases(node, model, err));
     bool sparse = false;
@@ -340,8 +300,7 @@ static enum kvt_status read_model(const struct kvt_yaml *root, struct kvt_model 
     else if (model->mtp_layers > 0 && model->group_count > 0)
         model->mtp = model->groups[model->group_count - 1];
     model->mtp.count = model->mtp_layers;
-    if (model->mtp.attention.index_shared) /* a draft layer has nobody to share with */
-        model->mtp.attention.index_shared = false;
+    model->mtp.attention.index_shared = false; /* a draft layer has nobody to share with */
     kvt_model_quantise(model, model->weights, kvt_model_scope(model, model->weights));
     return read_exceptions(root, model, err);
 }

@@ -22,10 +22,11 @@ struct kvt_pair {
 };
 
 struct kvt_pairs {
-    int32_t count, room;
+    int32_t count;
     int32_t different;      /* pairs that are not equal; set by kvt_pairs_judge */
     int32_t next;           /* where the next look-up begins */
     struct kvt_pair *pairs; /* owned */
+    int64_t room;
 };
 
 /* The value of name on this side; number is NULL for a text. Both are copied. Of a name that a side

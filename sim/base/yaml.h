@@ -1,7 +1,8 @@
 /*
  * yaml.h - a YAML document as a tree whose every node knows its line and column
  *
- * libyaml does the parsing; this keeps what the schema needs. A document is one node: a scalar (its
+ * libyaml does the parsing; this keeps what readers of configs, models, GPUs and calibrations need.
+ * A document is one node: a scalar (its
  * text), a list, or a map (whose children carry their keys). An alias (*name) is a copy of what its
  * anchor (&name) holds, so that the result is a tree and one place can be changed without another;
  * `<<: *name` adds the keys that the map itself lacks. Refused, with the place: an alias inside its
@@ -11,8 +12,8 @@
  *
  * Everything lives in the caller's arena. Lines and columns count from 1, columns in characters.
  */
-#ifndef KVT_CONFIG_YAML_H
-#define KVT_CONFIG_YAML_H
+#ifndef KVT_BASE_YAML_H
+#define KVT_BASE_YAML_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -63,6 +64,22 @@ struct kvt_yaml *kvt_yaml_new(struct kvt_arena *arena, enum kvt_yaml_kind kind,
 
 /* Nothing was written: an empty plain scalar, ~ or null. */
 bool kvt_yaml_is_null(const struct kvt_yaml *node);
+
+/* ---- what readers of files say alike: KVT_ECONFIG at the node's place ---- */
+
+/* "WHAT: want a list, got ..." unless node is of this kind. */
+enum kvt_status kvt_yaml_want(const struct kvt_yaml *node, enum kvt_yaml_kind kind,
+                              const char *what, struct kvt_err *err);
+
+/* Every key of map is one of names; each that is not is named, with the nearest that is. */
+enum kvt_status kvt_yaml_check_keys(const struct kvt_yaml *map, const char *const names[],
+                                    size_t count, struct kvt_err *err);
+
+/* The text of a scalar into out; refused when it has more than size_bytes - 1 bytes. */
+enum kvt_status kvt_yaml_take_text(const struct kvt_yaml *node, const char *what, char *out,
+                                   size_t size_bytes, struct kvt_err *err);
+
+/* ---- printing ---- */
 
 /* text for a message: at most 80 characters and "...", control characters replaced. Returns out. */
 const char *kvt_yaml_quote(const char *text, char out[KVT_QUOTE_BYTES]);

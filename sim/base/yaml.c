@@ -1,4 +1,4 @@
-#include "sim/config/yaml.h"
+#include "sim/base/yaml.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,6 +6,7 @@
 #include <yaml.h>
 
 #include "sim/base/assert.h"
+#include "sim/base/spelling.h"
 
 #define QUOTE_CHARACTERS 80
 
@@ -177,6 +178,46 @@ const char *kvt_yaml_describe(const struct kvt_yaml *node, char out[KVT_QUOTE_BY
         return "nothing";
     snprintf(out, KVT_QUOTE_BYTES, "\"%.100s\"", kvt_yaml_quote(node->text, quote));
     return out;
+}
+
+enum kvt_status kvt_yaml_want(const struct kvt_yaml *node, enum kvt_yaml_kind kind,
+                              const char *what, struct kvt_err *err)
+{
+    static const char *const kinds[] = {"a value", "a list", "a mapping"};
+    char got[KVT_QUOTE_BYTES];
+    if (node->kind == kind)
+        return KVT_OK;
+    return kvt_err_at(err, KVT_ECONFIG, node->where, "%s: want %s, got %s", what, kinds[kind],
+                      kvt_yaml_describe(node, got));
+}
+
+enum kvt_status kvt_yaml_check_keys(const struct kvt_yaml *map, const char *const names[],
+                                    size_t count, struct kvt_err *err)
+{
+    enum kvt_status status = KVT_OK;
+    for (const struct kvt_yaml *child = map->first; child != NULL; child = child->next) {
+        char got[KVT_QUOTE_BYTES], hint[KVT_HINT_BYTES];
+        size_t i = 0;
+        while (i < count && strcmp(names[i], child->key) != 0)
+            i++;
+        if (i == count)
+            status = kvt_err_at(err, KVT_ECONFIG, child->key_where, "unknown key \"%s\"%s",
+                                kvt_yaml_quote(child->key, got),
+                                kvt_nearest_hint(child->key, names, count, hint));
+    }
+    return status;
+}
+
+enum kvt_status kvt_yaml_take_text(const struct kvt_yaml *node, const char *what, char *out,
+                                   size_t size_bytes, struct kvt_err *err)
+{
+    KVT_TRY(kvt_yaml_want(node, KVT_YAML_SCALAR, what, err));
+    size_t count = strlen(node->text);
+    if (count >= size_bytes)
+        return kvt_err_at(err, KVT_ECONFIG, node->where, "%s: want at most %zu bytes, got %zu",
+                          what, size_bytes - 1, count);
+    memcpy(out, node->text, count + 1);
+    return KVT_OK;
 }
 
 /* A node of the document, counted against the limit. */
