@@ -140,13 +140,8 @@ static enum kvt_status list_models(struct kvt_err *err)
 static enum kvt_status import(const struct kvt_cli *cli, const char *path, struct kvt_err *err)
 {
     struct kvt_model model;
-    static char notes[16384];
-    notes[0] = '\0';
-    enum kvt_status status =
-        kvt_model_import(&model, path, kvt_cli_get(cli, "base"), notes, sizeof notes, err);
-    for (char *line = strtok(notes, "\n"); line != NULL; line = strtok(NULL, "\n"))
-        kvt_cli_say(cli, 0, "%s: note: %s", path, line);
-    KVT_TRY(status);
+    KVT_TRY(kvt_model_import(&model, path, kvt_cli_get(cli, "base"),
+                             cli->verbosity >= 0 ? stderr : NULL, err));
     if (cli->output != NULL && strcmp(model.name, "imported") == 0) {
         const char *slash = strrchr(cli->output, '/'), *file = slash ? slash + 1 : cli->output;
         size_t bytes = strcspn(file, ".");
@@ -158,6 +153,7 @@ static enum kvt_status import(const struct kvt_cli *cli, const char *path, struc
     char *text = kvt_model_print(&model);
     if (text == NULL)
         return kvt_err_set(err, KVT_ENOMEM, "no memory for the model file");
+    enum kvt_status status = KVT_OK;
     if (cli->output != NULL)
         status = kvt_file_write(cli->output, text, strlen(text), err);
     else

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sim/base/file.h"
 #include "sim/cost/step.h"
 #include "sim/model/import.h"
 #include "sim/model/kv.h"
@@ -68,7 +69,7 @@ static const struct {
 static void public_files_import_right_or_are_refused_for_a_reason(void)
 {
     for (size_t i = 0; i < sizeof public_files / sizeof *public_files; i++) {
-        char name[256], notes[8192];
+        char name[256];
         struct kvt_model model;
         struct kvt_err err = {0};
         snprintf(name, sizeof name, "hf-configs/%s", public_files[i].file);
@@ -76,12 +77,11 @@ static void public_files_import_right_or_are_refused_for_a_reason(void)
         if (path == NULL)
             return;
         if (public_files[i].refusal != NULL) {
-            CHECK_FAILS(kvt_model_import(&model, path, NULL, notes, sizeof notes, &err), err,
-                        KVT_ECONFIG);
+            CHECK_FAILS(kvt_model_import(&model, path, NULL, NULL, &err), err, KVT_ECONFIG);
             CHECK_HOLDS(err.text, public_files[i].refusal, public_files[i].file);
             continue;
         }
-        CHECK_OK(kvt_model_import(&model, path, NULL, notes, sizeof notes, &err), err);
+        CHECK_OK(kvt_model_import(&model, path, NULL, NULL, &err), err);
         struct kvt_weights weights = count(&model);
         CHECK_CLOSE((double)weights.params_total / 1e9, public_files[i].params, 0.01,
                     public_files[i].file);
@@ -115,14 +115,14 @@ static void shipped_models_are_what_their_configs_say(void)
         {"stepfun-ai--Step-3.7-Flash-FP8_config.json", "step-3.7-flash"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        char name[256], notes[8192];
+        char name[256];
         struct kvt_model theirs, ours;
         struct kvt_err err = {0};
         snprintf(name, sizeof name, "hf-configs/%s", rows[i].file);
         const char *path = check_shared(name);
         if (path == NULL)
             return;
-        CHECK_OK(kvt_model_import(&theirs, path, NULL, notes, sizeof notes, &err), err);
+        CHECK_OK(kvt_model_import(&theirs, path, NULL, NULL, &err), err);
         CHECK_OK(kvt_model_load(&ours, rows[i].model, &err), err);
         struct kvt_weights a = count(&theirs), b = count(&ours);
         CHECK_I64(b.params_total, a.params_total, rows[i].model);
@@ -137,19 +137,23 @@ static void shipped_models_are_what_their_configs_say(void)
 static void lists_of_modules_are_followed(void)
 {
     const char *path = check_shared("hf-configs/nvidia--DeepSeek-V3.1-NVFP4_hf_quant_config.json");
-    char notes[8192];
+    char *notes;
+    size_t bytes;
     struct kvt_model model;
     struct kvt_err err = {0};
     if (path == NULL)
         return;
-    CHECK_OK(kvt_model_import(&model, path, NULL, notes, sizeof notes, &err), err);
+    FILE *talk = kvt_memory_open(&notes, &bytes);
+    CHECK_OK(kvt_model_import(&model, path, NULL, talk, &err), err);
+    CHECK(kvt_memory_close(talk, &notes));
     const struct kvt_layer_group *last = &model.groups[model.group_count - 1];
     CHECK_I64(last->dtype[KVT_MATRIX_EXPERT_DOWN], KVT_WEIGHTS_NVFP4, "experts");
     CHECK_I64(last->dtype[KVT_MATRIX_O], KVT_WEIGHTS_NVFP4, "o_proj is not excluded");
     CHECK_I64(last->dtype[KVT_MATRIX_KV_B], KVT_WEIGHTS_BF16, "kv_b is");
     CHECK_I64(model.mtp.dtype[KVT_MATRIX_EXPERT_DOWN], KVT_WEIGHTS_BF16, "layer 61 is");
     CHECK_I64(model.kv, KVT_KV_FP8, "KV dtype");
-    CHECK_HOLDS(notes, "the shape is that of the shipped model deepseek-v3", "said");
+    CHECK_HOLDS(notes, "note: the shape is that of the shipped model deepseek-v3", "said");
+    free(notes);
 }
 
 #define LLAMA                                                                                      \
@@ -158,9 +162,9 @@ static void lists_of_modules_are_followed(void)
     "\"vocab_size\": 1000, \"max_position_embeddings\": 4096"
 
 static enum kvt_status import(struct kvt_model *model, const char *text, const char *quant,
-                              char notes[4096], struct kvt_err *err)
+                              FILE *talk, struct kvt_err *err)
 {
-    return kvt_model_import_text(model, "config.json", text, quant, notes, 4096, err);
+    return kvt_model_import_text(model, "config.json", text, quant, talk, err);
 }
 
 static void formats_of_quantisation_are_read(void)
@@ -246,11 +250,11 @@ static void formats_of_quantisation_are_read(void)
          KVT_WEIGHTS_MXFP4, KVT_WEIGHTS_BF16, KVT_KV_BF16},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        char text[4096], notes[4096];
+        char text[4096];
         struct kvt_model model;
         struct kvt_err err = {0};
         snprintf(text, sizeof text, "{" LLAMA ", \"quantization_config\": %s}", rows[i].quant);
-        CHECK_OK(import(&model, text, NULL, notes, &err), err);
+        CHECK_OK(import(&model, text, NULL, NULL, &err), err);
         CHECK_I64(model.groups[0].dtype[KVT_MATRIX_DOWN], rows[i].dtype, rows[i].quant);
         CHECK_I64(model.groups[0].dtype[KVT_MATRIX_O], rows[i].o, rows[i].quant);
         CHECK_I64(model.weights, rows[i].dtype, rows[i].quant);
@@ -261,13 +265,12 @@ static void formats_of_quantisation_are_read(void)
 
 static void a_quantisation_beside_the_config_is_used(void)
 {
-    char notes[4096];
     struct kvt_model model;
     struct kvt_err err = {0};
     CHECK_OK(import(&model, "{" LLAMA "}",
                     "{\"producer\": {}, \"quantization\": {\"quant_algo\": \"FP8\", "
                     "\"exclude_modules\": [\"lm_head\"]}}",
-                    notes, &err),
+                    NULL, &err),
              err);
     CHECK_I64(model.weights, KVT_WEIGHTS_FP8, "from hf_quant_config.json");
 }
@@ -347,12 +350,12 @@ static void kinds_of_layers_are_told_apart(void)
         {"\"model_type\": \"gemma4_text\", \"num_experts\": 8, \"enable_moe_block\": false", 0, 0},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        char text[4096], notes[4096];
+        char text[4096];
         struct kvt_model model;
         struct kvt_err err = {0};
         int32_t windowed = 0, sparse = 0;
         snprintf(text, sizeof text, "{" BASE ", %s}", rows[i].text);
-        CHECK_OK(import(&model, text, NULL, notes, &err), err);
+        CHECK_OK(import(&model, text, NULL, NULL, &err), err);
         for (int32_t g = 0; g < model.group_count; g++) {
             windowed += model.groups[g].attention.window > 0 ? model.groups[g].count : 0;
             sparse += model.groups[g].mlp.experts > 0 ? model.groups[g].count : 0;
@@ -448,29 +451,32 @@ static void what_cannot_be_modelled_is_refused_with_its_key(void)
         {"{\"a\": 1, \"a\": 2}", "duplicate"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        char notes[4096];
         struct kvt_model model;
         struct kvt_err err = {0};
-        CHECK_FAILS(import(&model, rows[i].text, NULL, notes, &err), err, KVT_ECONFIG);
+        CHECK_FAILS(import(&model, rows[i].text, NULL, NULL, &err), err, KVT_ECONFIG);
         CHECK_HOLDS(err.text, rows[i].message, rows[i].text);
     }
 }
 
 static void what_is_not_used_is_said(void)
 {
-    char notes[4096];
+    char *notes;
+    size_t bytes;
     struct kvt_model model;
     struct kvt_err err = {0};
+    FILE *talk = kvt_memory_open(&notes, &bytes);
     CHECK_OK(import(&model,
                     "{" LLAMA
                     ", \"new_trick\": 7, \"time_limit\": [0.0, Infinity], \"bos_token_id\": 1, "
                     "\"audio_config\": {}, \"torch_dtype\": \"float32\"}",
-                    NULL, notes, &err),
+                    NULL, talk, &err),
              err);
+    CHECK(kvt_memory_close(talk, &notes));
     CHECK_HOLDS(notes, "keys not used: new_trick, time_limit", "named");
     CHECK_HOLDS(notes, "audio_config: not counted", "named");
     CHECK_HOLDS(notes, "float32", "named");
     CHECK(strstr(notes, "bos_token_id") == NULL);
+    free(notes);
 }
 
 const struct check_test check_import[] = {

@@ -28,8 +28,7 @@ static enum kvt_status read_model(char *text, struct kvt_err *err)
 static enum kvt_status read_import(char *text, struct kvt_err *err)
 {
     struct kvt_model model;
-    char notes[4096];
-    return kvt_model_import_text(&model, NAME, text, NULL, notes, sizeof notes, err);
+    return kvt_model_import_text(&model, NAME, text, NULL, NULL, err);
 }
 
 static enum kvt_status read_gpu(char *text, struct kvt_err *err)

@@ -267,27 +267,18 @@ static enum kvt_status read_shape(struct kvt_import *import, struct kvt_import_s
 static enum kvt_status import_model(struct kvt_import *import, struct kvt_model *model)
 {
     struct kvt_import_shape *shape = calloc(1, sizeof *shape);
-    struct kvt_quant *quant = NULL;
     if (shape == NULL)
         return kvt_err_set(import->err, KVT_ENOMEM, "no memory for the layers");
     model->kv = KVT_KV_BF16;
     enum kvt_status status = read_shape(import, shape, model);
     if (status == KVT_OK)
-        status = kvt_quant_read(import, &quant, &model->kv);
-    if (status == KVT_OK)
-        status = kvt_import_dtypes(import, shape, model, quant);
-    if (status == KVT_OK)
-        status = kvt_import_group(import, shape, model);
-    if (status == KVT_OK) {
-        kvt_import_summarise(model);
-        note_unused(import, import->text, import->text == import->root);
-        struct kvt_err why = {0};
-        if (kvt_model_check(model, &why) != KVT_OK)
-            status = kvt_import_fail(import, "%.400s", why.text);
-    }
-    kvt_quant_free(quant);
+        status = kvt_import_dtypes(import, shape, model);
     free(shape);
-    return status;
+    KVT_TRY(status);
+    note_unused(import, import->text, import->text == import->root);
+    struct kvt_err why = {0};
+    return kvt_model_check(model, &why) == KVT_OK ? KVT_OK
+                                                  : kvt_import_fail(import, "%.400s", why.text);
 }
 
 static json_t *parse(struct kvt_import *import, const char *file, const char *text)
@@ -339,18 +330,14 @@ static json_t *text_part(json_t *root)
 }
 
 enum kvt_status kvt_model_import_text(struct kvt_model *model, const char *name, const char *text,
-                                      const char *quant, char *notes, size_t notes_bytes,
-                                      struct kvt_err *err)
+                                      const char *quant, FILE *talk, struct kvt_err *err)
 {
     struct kvt_err own = {0};
-    struct kvt_import import = {
-        .file = name, .notes = notes, .notes_bytes = notes_bytes, .err = err != NULL ? err : &own};
+    struct kvt_import import = {.file = name, .talk = talk, .err = err != NULL ? err : &own};
     *model = (struct kvt_model){0};
     snprintf(model->name, sizeof model->name, "imported");
     const char *file = strrchr(name, '/');
     snprintf(model->source, sizeof model->source, "%.150s", file == NULL ? name : file + 1);
-    if (notes_bytes > 0)
-        notes[0] = '\0';
     import.root = parse(&import, name, text);
     if (import.root == NULL)
         return failure(&import);
@@ -396,31 +383,20 @@ static void unfold(const struct kvt_model *model, struct kvt_import_shape *shape
 static enum kvt_status requantise(struct kvt_import *import, struct kvt_model *model)
 {
     struct kvt_import_shape *shape = calloc(1, sizeof *shape);
-    struct kvt_quant *quant = NULL;
     if (shape == NULL)
         return kvt_err_set(import->err, KVT_ENOMEM, "no memory for the layers");
     unfold(model, shape);
     model->group_count = 0;
-    enum kvt_status status = kvt_quant_read(import, &quant, &model->kv);
-    if (status == KVT_OK)
-        status = kvt_import_dtypes(import, shape, model, quant);
-    if (status == KVT_OK)
-        status = kvt_import_group(import, shape, model);
-    if (status == KVT_OK)
-        kvt_import_summarise(model);
-    kvt_quant_free(quant);
+    enum kvt_status status = kvt_import_dtypes(import, shape, model);
     free(shape);
     return status;
 }
 
 enum kvt_status kvt_model_requantise(struct kvt_model *model, const char *path, const char *quant,
-                                     char *notes, size_t notes_bytes, struct kvt_err *err)
+                                     FILE *talk, struct kvt_err *err)
 {
     struct kvt_err own = {0};
-    struct kvt_import import = {
-        .file = path, .notes = notes, .notes_bytes = notes_bytes, .err = err != NULL ? err : &own};
-    if (notes_bytes > 0)
-        notes[0] = '\0';
+    struct kvt_import import = {.file = path, .talk = talk, .err = err != NULL ? err : &own};
     json_t *root = parse(&import, path, quant);
     if (root == NULL)
         return failure(&import);

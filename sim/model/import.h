@@ -8,25 +8,25 @@
 #define KVT_MODEL_IMPORT_H
 
 #include <jansson.h>
+#include <stdio.h>
 
 #include "sim/model/model.h"
 
 #define IMPORT_LAYERS_MAX 1024
 
-struct kvt_quant;
+struct kvt_quant; /* which module has which dtype */
 
 struct kvt_import {
     const char *file;       /* for messages */
     json_t *root, *text;    /* text == root when nothing is nested */
     json_t *quant;          /* quantization_config or hf_quant_config's quantization, or NULL */
     const char *quant_name; /* how messages call it */
-    char *notes;            /* caller's; one line each */
-    size_t notes_bytes, notes_used;
-    const char *family; /* once known: for defaults */
+    FILE *talk;             /* hears notes; NULL: nobody does */
+    const char *family;     /* once known: for defaults */
     struct kvt_err *err;
 };
 
-/* Add a line to the notes. */
+/* Say what of the file cannot be used as it stands. */
 void kvt_import_note(struct kvt_import *import, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -98,22 +98,22 @@ enum kvt_status kvt_import_layers(struct kvt_import *import, struct kvt_import_s
 
 /* ---- dtypes (import_dtypes.c) ---- */
 
-/* Give every matrix of every layer its dtype; then merge equal layers; then say which dtype and
- * scope sum it up. */
+/* Read the quantisation, give every matrix of every layer its dtype, merge equal layers into the
+ * model's groups, and say which dtype and scope sum it up. */
 enum kvt_status kvt_import_dtypes(struct kvt_import *import, struct kvt_import_shape *shape,
-                                  struct kvt_model *model, const struct kvt_quant *quant);
-enum kvt_status kvt_import_group(struct kvt_import *import, struct kvt_import_shape *shape,
-                                 struct kvt_model *model);
-void kvt_import_summarise(struct kvt_model *model);
+                                  struct kvt_model *model);
 
 /* ---- quantisation formats (import_quant.c) ---- */
 
-/* The dtype of the module that has any of these names; names ends with NULL. */
+/* *quant, to be freed after a failure too, is NULL where nothing is quantised; *kv is changed where
+ * the file says how KV is kept. */
 enum kvt_status kvt_quant_read(struct kvt_import *import, struct kvt_quant **quant,
                                enum kvt_kv_dtype *kv);
-enum kvt_status kvt_quant_of(const struct kvt_quant *quant, const char *const names[], bool router,
-                             bool expert, uint8_t *dtype, struct kvt_err *err);
 void kvt_quant_free(struct kvt_quant *quant);
+
+/* The dtype of the module that has any of these names, which end with NULL. */
+enum kvt_weight_dtype kvt_quant_of(const struct kvt_quant *quant, const char *const names[],
+                                   bool router, bool expert);
 
 /* JSON text of limits that Python writes and JSON forbids (NaN, Infinity) becomes null, in place.
  */

@@ -37,9 +37,9 @@ static const char *const prefixes[] = {"model.layers", "language_model.model.lay
                                        "model.language_model.layers"};
 
 /* Experts beside a dense MLP must not be taken for it: Gemma's "layers.0.mlp*" is the dense one. */
-static enum kvt_status matrix_dtype(struct kvt_import *import, const struct kvt_quant *quant,
-                                    const struct kvt_layer_group *group, int32_t layer, int matrix,
-                                    uint8_t *dtype)
+static enum kvt_weight_dtype matrix_dtype(const struct kvt_quant *quant,
+                                          const struct kvt_layer_group *group, int32_t layer,
+                                          int matrix)
 {
     char text[32][96];
     const char *names[32];
@@ -57,19 +57,11 @@ static enum kvt_status matrix_dtype(struct kvt_import *import, const struct kvt_
     }
     names[count] = NULL;
     return kvt_quant_of(quant, names, matrix == KVT_MATRIX_ROUTER || matrix == KVT_MATRIX_INDEX_W,
-                        expert, dtype, import->err);
+                        expert);
 }
 
-static enum kvt_status layer_dtypes(struct kvt_import *import, const struct kvt_quant *quant,
-                                    struct kvt_layer_group *group, int32_t layer)
-{
-    for (int m = 0; m < KVT_MATRIX_COUNT; m++)
-        KVT_TRY(matrix_dtype(import, quant, group, layer, m, &group->dtype[m]));
-    return KVT_OK;
-}
-
-/* A matrix that a layer does not have must not keep equal layers apart. */
-static void clear_absent(struct kvt_layer_group *group)
+/* A matrix that a layer does not have is bf16, so as not to keep equal layers apart. */
+static void set_dtypes(const struct kvt_quant *quant, struct kvt_layer_group *group, int32_t layer)
 {
     const struct kvt_attention *a = &group->attention;
     const struct kvt_mlp *mlp = &group->mlp;
@@ -94,16 +86,13 @@ static void clear_absent(struct kvt_layer_group *group)
         [KVT_MATRIX_EXPERT_DOWN] = mlp->experts > 0,
         [KVT_MATRIX_ROUTER] = mlp->experts > 0,
     };
-    struct kvt_model usual = {.group_count = 1};
-    usual.groups[0] = *group;
-    kvt_model_quantise(&usual, KVT_WEIGHTS_BF16, KVT_QUANT_LINEARS);
     for (int m = 0; m < KVT_MATRIX_COUNT; m++)
-        if (!present[m])
-            group->dtype[m] = usual.groups[0].dtype[m];
+        group->dtype[m] =
+            (uint8_t)(present[m] ? matrix_dtype(quant, group, layer, m) : KVT_WEIGHTS_BF16);
 }
 
 /* The dtype that most of the weights have, and which scope explains it. */
-void kvt_import_summarise(struct kvt_model *model)
+static void summarise(struct kvt_model *model)
 {
     const struct kvt_layer_group *last = &model->groups[model->group_count - 1];
     for (int32_t g = 0; g < model->group_count; g++)
@@ -131,8 +120,8 @@ void kvt_import_summarise(struct kvt_model *model)
 }
 
 /* Merge equal layers into groups. */
-enum kvt_status kvt_import_group(struct kvt_import *import, struct kvt_import_shape *shape,
-                                 struct kvt_model *model)
+static enum kvt_status merge_layers(struct kvt_import *import, struct kvt_import_shape *shape,
+                                    struct kvt_model *model)
 {
     for (int32_t l = 0; l < shape->layers; l++) {
         struct kvt_layer_group *layer = &shape->layer[l];
@@ -157,32 +146,37 @@ enum kvt_status kvt_import_group(struct kvt_import *import, struct kvt_import_sh
     return KVT_OK;
 }
 
-enum kvt_status kvt_import_dtypes(struct kvt_import *import, struct kvt_import_shape *shape,
-                                  struct kvt_model *model, const struct kvt_quant *quant)
+/* Only lists that name other modules mean it when they leave lm_head out. */
+static enum kvt_weight_dtype head_dtype(const struct kvt_import *import,
+                                        const struct kvt_quant *quant)
 {
+    static const char *const names[] = {"lm_head", NULL};
+    const char *method = json_string_value(json_object_get(import->quant, "quant_method"));
+    bool lists = json_object_get(import->quant, "quant_algo") != NULL ||
+                 (method != NULL && strcmp(method, "compressed-tensors") == 0);
+    return lists ? kvt_quant_of(quant, names, false, false) : KVT_WEIGHTS_BF16;
+}
+
+enum kvt_status kvt_import_dtypes(struct kvt_import *import, struct kvt_import_shape *shape,
+                                  struct kvt_model *model)
+{
+    struct kvt_quant *quant;
     const char *dtype = kvt_import_word(import, "torch_dtype");
     if (dtype[0] == '\0')
         dtype = kvt_import_word(import, "dtype");
-    if (strcmp(dtype, "float32") == 0)
-        kvt_import_note(import, "dtype float32: engines load bf16, which is counted");
-    for (int32_t l = 0; l < shape->layers; l++) {
-        KVT_TRY(layer_dtypes(import, quant, &shape->layer[l], l));
-        clear_absent(&shape->layer[l]);
+    enum kvt_status status = kvt_quant_read(import, &quant, &model->kv);
+    if (status == KVT_OK) {
+        if (strcmp(dtype, "float32") == 0)
+            kvt_import_note(import, "dtype float32: engines load bf16, which is counted");
+        for (int32_t l = 0; l < shape->layers; l++)
+            set_dtypes(quant, &shape->layer[l], l);
+        if (model->mtp_layers > 0)
+            set_dtypes(quant, &model->mtp, shape->layers);
+        model->head = head_dtype(import, quant);
+        status = merge_layers(import, shape, model);
     }
-    if (model->mtp_layers > 0) {
-        KVT_TRY(layer_dtypes(import, quant, &model->mtp, shape->layers));
-        clear_absent(&model->mtp);
-    }
-    static const char *const head[] = {"lm_head", NULL};
-    uint8_t value = KVT_WEIGHTS_BF16;
-    bool ignored = quant == NULL || import->quant == NULL;
-    if (!ignored)
-        KVT_TRY(kvt_quant_of(quant, head, false, false, &value, import->err));
-    /* Only lists that name other modules mean it when they leave lm_head out. */
-    const json_t *method = json_object_get(import->quant, "quant_method");
-    bool modelopt =
-        json_object_get(import->quant, "quant_algo") != NULL ||
-        (json_is_string(method) && strcmp(json_string_value(method), "compressed-tensors") == 0);
-    model->head = modelopt ? (enum kvt_weight_dtype)value : KVT_WEIGHTS_BF16;
-    return KVT_OK;
+    if (status == KVT_OK)
+        summarise(model);
+    kvt_quant_free(quant);
+    return status;
 }

@@ -53,8 +53,7 @@ static char *beside(const char *path, const char *end, const char *other)
 
 /* An hf_quant_config.json without a config.json: the shape of a shipped model of that name. */
 static enum kvt_status import_onto(struct kvt_model *model, const char *path, const char *base,
-                                   const struct kvt_text *quant, char *notes, size_t notes_bytes,
-                                   struct kvt_err *err)
+                                   const struct kvt_text *quant, FILE *talk, struct kvt_err *err)
 {
     struct kvt_err why = {0};
     char name[64];
@@ -64,25 +63,24 @@ static enum kvt_status import_onto(struct kvt_model *model, const char *path, co
                           "holds quantisation only, there is no config.json beside it, and no "
                           "shipped model is named \"%s\"; give one with --base",
                           base != NULL ? base : name);
-    return kvt_model_requantise(model, path, quant->bytes, notes, notes_bytes, err);
+    return kvt_model_requantise(model, path, quant->bytes, talk, err);
 }
 
 /* A name that promises another dtype than the files state is said, not believed. */
-static void note_name(const struct kvt_model *model, char *notes, size_t notes_bytes)
+static void note_name(const struct kvt_model *model, const char *path, FILE *talk)
 {
     char canonical[128];
     int32_t dtype;
     kvt_model_canonical_name(model->name, canonical, sizeof canonical, &dtype);
     if (dtype <= KVT_WEIGHTS_BF16 || model->weights != KVT_WEIGHTS_BF16)
         return;
-    struct kvt_import import = {
-        .notes = notes, .notes_bytes = notes_bytes, .notes_used = strlen(notes)};
+    struct kvt_import import = {.file = path, .talk = talk};
     kvt_import_note(&import, "the name says %s, but no quantisation is stated: counted as bf16",
                     kvt_weight_dtype_names[dtype]);
 }
 
 static enum kvt_status import_pair(struct kvt_model *model, const char *config, const char *quant,
-                                   char *notes, size_t notes_bytes, struct kvt_err *err)
+                                   FILE *talk, struct kvt_err *err)
 {
     struct kvt_text text, other = {0};
     KVT_TRY(kvt_text_read(config, CONFIG_BYTES_MAX, &text, err));
@@ -90,37 +88,36 @@ static enum kvt_status import_pair(struct kvt_model *model, const char *config, 
     if (quant != NULL && access(quant, R_OK) == 0)
         status = kvt_text_read(quant, CONFIG_BYTES_MAX, &other, err);
     if (status == KVT_OK)
-        status =
-            kvt_model_import_text(model, config, text.bytes, other.bytes, notes, notes_bytes, err);
+        status = kvt_model_import_text(model, config, text.bytes, other.bytes, talk, err);
     kvt_text_free(&text);
     kvt_text_free(&other);
     if (status == KVT_OK) {
         name_of(config, model->name, sizeof model->name);
-        note_name(model, notes, notes_bytes);
+        note_name(model, config, talk);
     }
     return status;
 }
 
 enum kvt_status kvt_model_import(struct kvt_model *model, const char *path, const char *base,
-                                 char *notes, size_t notes_bytes, struct kvt_err *err)
+                                 FILE *talk, struct kvt_err *err)
 {
     static const char quant_end[] = "hf_quant_config.json", config_end[] = "config.json";
     bool is_quant = kvt_text_ends(path, quant_end);
     if (!is_quant) {
         char *quant = kvt_text_ends(path, config_end) ? beside(path, config_end, quant_end) : NULL;
-        enum kvt_status status = import_pair(model, path, quant, notes, notes_bytes, err);
+        enum kvt_status status = import_pair(model, path, quant, talk, err);
         free(quant);
         return status;
     }
     char *config = beside(path, quant_end, config_end);
     enum kvt_status status;
     if (config != NULL && access(config, R_OK) == 0) {
-        status = import_pair(model, config, path, notes, notes_bytes, err);
+        status = import_pair(model, config, path, talk, err);
     } else {
         struct kvt_text quant;
         status = kvt_text_read(path, CONFIG_BYTES_MAX, &quant, err);
         if (status == KVT_OK) {
-            status = import_onto(model, path, base, &quant, notes, notes_bytes, err);
+            status = import_onto(model, path, base, &quant, talk, err);
             kvt_text_free(&quant);
         }
     }

@@ -13,21 +13,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim/base/units.h"
+#include "sim/base/list.h"
 #include "sim/model/import.h"
 
 struct rule {
     char *pattern;
     regex_t regex;
     bool is_regex;
-    uint8_t dtype;
+    enum kvt_weight_dtype dtype;
 };
 
 struct kvt_quant {
     struct rule *rules;
-    int32_t rule_count, room;
-    uint8_t rest;      /* dtype of linears that no rule names */
-    bool experts_only; /* rest holds for routed experts alone */
+    int32_t rule_count;
+    int64_t room;
+    enum kvt_weight_dtype rest; /* dtype of linears that no rule names */
+    bool experts_only;          /* rest holds for routed experts alone */
 };
 
 void kvt_quant_free(struct kvt_quant *quant)
@@ -70,16 +71,13 @@ static bool translate(const char *python, char *out, size_t bytes)
 static enum kvt_status add_rule(struct kvt_import *import, struct kvt_quant *quant,
                                 const char *pattern, enum kvt_weight_dtype dtype)
 {
-    if (quant->rule_count == quant->room) {
-        int32_t room = quant->room == 0 ? 64 : quant->room * 2;
-        struct rule *rules = realloc(quant->rules, (size_t)room * sizeof *rules);
-        if (rules == NULL)
-            return kvt_err_set(import->err, KVT_ENOMEM, "no memory for the list of modules");
-        quant->rules = rules;
-        quant->room = room;
-    }
+    struct rule *rules =
+        kvt_list_grow(quant->rules, quant->rule_count, &quant->room, sizeof *rules);
+    if (rules == NULL)
+        return kvt_err_set(import->err, KVT_ENOMEM, "no memory for the list of modules");
+    quant->rules = rules;
     struct rule *rule = &quant->rules[quant->rule_count];
-    *rule = (struct rule){.dtype = (uint8_t)dtype};
+    *rule = (struct rule){.dtype = dtype};
     if (strncmp(pattern, "re:", 3) == 0) {
         char posix[512], anchored[528];
         if (!translate(pattern + 3, posix, sizeof posix)) {
@@ -93,13 +91,12 @@ static enum kvt_status add_rule(struct kvt_import *import, struct kvt_quant *qua
                                    import->quant_name, pattern);
         rule->is_regex = true;
     }
-    rule->pattern = malloc(strlen(pattern) + 1);
+    rule->pattern = strdup(pattern);
     if (rule->pattern == NULL) {
         if (rule->is_regex)
             regfree(&rule->regex);
         return kvt_err_set(import->err, KVT_ENOMEM, "no memory for the list of modules");
     }
-    memcpy(rule->pattern, pattern, strlen(pattern) + 1);
     quant->rule_count++;
     return KVT_OK;
 }
@@ -128,24 +125,16 @@ static bool matches(const struct rule *rule, const char *name)
     return fnmatch(rule->pattern, name, 0) == 0 || fnmatch(inside, name, 0) == 0;
 }
 
-enum kvt_status kvt_quant_of(const struct kvt_quant *quant, const char *const names[], bool router,
-                             bool expert, uint8_t *dtype, struct kvt_err *err)
+enum kvt_weight_dtype kvt_quant_of(const struct kvt_quant *quant, const char *const names[],
+                                   bool router, bool expert)
 {
-    (void)err;
-    *dtype = KVT_WEIGHTS_BF16;
     if (quant == NULL)
-        return KVT_OK;
-    for (int32_t r = 0; r < quant->rule_count; r++) {
-        for (size_t n = 0; names[n] != NULL; n++) {
-            if (matches(&quant->rules[r], names[n])) {
-                *dtype = quant->rules[r].dtype;
-                return KVT_OK;
-            }
-        }
-    }
-    if (!router && (expert || !quant->experts_only))
-        *dtype = quant->rest;
-    return KVT_OK;
+        return KVT_WEIGHTS_BF16;
+    for (int32_t r = 0; r < quant->rule_count; r++)
+        for (size_t n = 0; names[n] != NULL; n++)
+            if (matches(&quant->rules[r], names[n]))
+                return quant->rules[r].dtype;
+    return !router && (expert || !quant->experts_only) ? quant->rest : KVT_WEIGHTS_BF16;
 }
 
 /* ---- formats ---- */
@@ -248,10 +237,10 @@ static enum kvt_status read_groups(struct kvt_import *import, struct kvt_quant *
             if (strncmp(text, "re:", 3) == 0 || strchr(text, '.') != NULL)
                 KVT_TRY(add_rule(import, quant, text, dtype));
             else /* a class of modules: Linear */
-                quant->rest = (uint8_t)dtype;
+                quant->rest = dtype;
         }
         if (!json_is_array(targets))
-            quant->rest = (uint8_t)dtype;
+            quant->rest = dtype;
     }
     return KVT_OK;
 }
@@ -321,7 +310,7 @@ static enum kvt_status read_modelopt(struct kvt_import *import, struct kvt_quant
     if (algo[0] == '\0' && json_is_null(json_object_get(import->quant, "quant_algo")))
         return KVT_OK; /* only the KV cache is quantised */
     KVT_TRY(algo_dtype(import, algo, &dtype));
-    quant->rest = (uint8_t)dtype;
+    quant->rest = dtype;
     return KVT_OK;
 }
 
@@ -339,14 +328,14 @@ static enum kvt_status read_weight_only(struct kvt_import *import, struct kvt_qu
     if (json_object_size(json_object_get(import->quant, "dynamic")) > 0)
         kvt_import_note(import, "%s.dynamic: exceptions per module are not used",
                         import->quant_name);
-    quant->rest = (uint8_t)dtype;
+    quant->rest = dtype;
     return KVT_OK;
 }
 
 static enum kvt_status read_fp8(struct kvt_import *import, struct kvt_quant *quant)
 {
     bool block = json_is_array(json_object_get(import->quant, "weight_block_size"));
-    quant->rest = (uint8_t)(block ? KVT_WEIGHTS_FP8_BLOCK : KVT_WEIGHTS_FP8);
+    quant->rest = block ? KVT_WEIGHTS_FP8_BLOCK : KVT_WEIGHTS_FP8;
     return KVT_OK;
 }
 
@@ -439,10 +428,9 @@ enum kvt_status kvt_quant_read(struct kvt_import *import, struct kvt_quant **out
     if (method == NULL)
         return kvt_import_fail(import, "%s: quant_method \"%.60s\" cannot be modelled",
                                import->quant_name, name);
-    struct kvt_quant *quant = calloc(1, sizeof *quant);
+    struct kvt_quant *quant = *out = calloc(1, sizeof *quant);
     if (quant == NULL)
         return kvt_err_set(import->err, KVT_ENOMEM, "no memory for the quantisation");
-    *out = quant;
     KVT_TRY(ignore_lists(import, quant)); /* before the groups: the first match wins */
     KVT_TRY(method->read(import, quant));
     return read_kv(import, kv);

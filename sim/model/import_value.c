@@ -10,18 +10,14 @@
 
 void kvt_import_note(struct kvt_import *import, const char *format, ...)
 {
-    char line[256];
     va_list list;
-    va_start(list, format);
-    vsnprintf(line, sizeof line, format, list);
-    va_end(list);
-    size_t count = strlen(line);
-    if (import->notes == NULL || import->notes_used + count + 2 > import->notes_bytes)
+    if (import->talk == NULL)
         return;
-    memcpy(import->notes + import->notes_used, line, count);
-    import->notes_used += count;
-    import->notes[import->notes_used++] = '\n';
-    import->notes[import->notes_used] = '\0';
+    fprintf(import->talk, "kvtwin: %s: note: ", import->file);
+    va_start(list, format);
+    vfprintf(import->talk, format, list);
+    va_end(list);
+    fputc('\n', import->talk);
 }
 
 enum kvt_status kvt_import_fail(struct kvt_import *import, const char *format, ...)
@@ -66,7 +62,6 @@ json_t *kvt_import_find(const struct kvt_import *import, const char *key)
     return value == NULL || json_is_null(value) ? NULL : value;
 }
 
-/* The first of several keys that is there; keys ends with NULL. *which gets its name. */
 /* The first of several keys that is there; keys ends with NULL. *which gets its name. */
 static json_t *find_any(const struct kvt_import *import, const char *const keys[],
                         const char **which)

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "sim/base/names.h"
 #include "sim/base/status.h"
@@ -128,19 +129,18 @@ enum kvt_status kvt_model_parse(struct kvt_model *model, const char *name, const
 
 /* Read a Hugging Face config.json, with hf_quant_config.json beside it where there is one, or an
  * hf_quant_config.json itself: then the shape is that of the config.json beside it, else of the
- * shipped model `base`, else of the one that the file's name names (a note says so). notes gets one
- * line per key that could not be used. KVT_ECONFIG on what cannot be modelled. */
+ * shipped model `base`, else of the one that the file's name names (a note says so). talk, or NULL,
+ * gets a note for what could not be used. KVT_ECONFIG on what cannot be modelled. */
 enum kvt_status kvt_model_import(struct kvt_model *model, const char *path, const char *base,
-                                 char *notes, size_t notes_bytes, struct kvt_err *err);
+                                 FILE *talk, struct kvt_err *err);
 
 /* Give a model the dtypes that the text of an hf_quant_config.json says. */
 enum kvt_status kvt_model_requantise(struct kvt_model *model, const char *path, const char *quant,
-                                     char *notes, size_t notes_bytes, struct kvt_err *err);
+                                     FILE *talk, struct kvt_err *err);
 
 /* The same from memory; quant is the text of an hf_quant_config.json, or NULL. */
 enum kvt_status kvt_model_import_text(struct kvt_model *model, const char *name, const char *text,
-                                      const char *quant, char *notes, size_t notes_bytes,
-                                      struct kvt_err *err);
+                                      const char *quant, FILE *talk, struct kvt_err *err);
 
 /* The model as a YAML file of ours; malloc'ed. */
 char *kvt_model_print(const struct kvt_model *model);

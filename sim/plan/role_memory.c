@@ -8,26 +8,15 @@ static enum kvt_status at(struct kvt_err *err, struct kvt_where where, const str
     return kvt_err_at(err, why->status, where, "%s", why->text);
 }
 
-/* What an import could not use, one note a line. */
-static void say_notes(const char *path, char *notes, FILE *talk)
-{
-    for (char *line = strtok(notes, "\n"); line != NULL && talk != NULL; line = strtok(NULL, "\n"))
-        fprintf(talk, "kvtwin: %s: note: %s\n", path, line);
-}
-
 enum kvt_status kvt_config_load_model(const struct kvt_config *config, struct kvt_model *model,
                                       FILE *talk, struct kvt_err *err)
 {
     const struct kvt_config_source *source = &config->model;
     struct kvt_err why = {0};
-    enum kvt_status status;
-    char notes[4096] = "";
-    if (source->hf_config != NULL) {
-        status = kvt_model_import(model, source->hf_config, NULL, notes, sizeof notes, &why);
-        say_notes(source->hf_config, notes, talk);
-    } else {
-        status = kvt_model_load(model, source->file != NULL ? source->file : source->name, &why);
-    }
+    enum kvt_status status =
+        source->hf_config != NULL
+            ? kvt_model_import(model, source->hf_config, NULL, talk, &why)
+            : kvt_model_load(model, source->file != NULL ? source->file : source->name, &why);
     return status == KVT_OK ? KVT_OK : at(err, source->where, &why);
 }
 

@@ -27,14 +27,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {
     static struct kvt_model model;
     static struct kvt_err err;
-    char notes[1024];
     memset(&err, 0, sizeof err);
     char *text = place_text("", bytes, count);
     size_t length = strlen(text);
     const char *quant = length < count ? text + length + 1 : NULL;
-    enum kvt_status status = text[0] == '{' ? kvt_model_import_text(&model, "fuzz", text, quant,
-                                                                    notes, sizeof notes, &err)
-                                            : kvt_model_parse(&model, "fuzz", text, length, &err);
+    enum kvt_status status = text[0] == '{'
+                                 ? kvt_model_import_text(&model, "fuzz", text, quant, NULL, &err)
+                                 : kvt_model_parse(&model, "fuzz", text, length, &err);
     if (status == KVT_OK)
         model_check(&model, &err);
     else
