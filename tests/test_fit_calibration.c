@@ -366,8 +366,9 @@ static void laws_say_what_their_fit_knows(void)
         CHECK_OK(kvt_calibration_build(&c, fit, 1, &(struct kvt_build_wishes){.gpu = "b200"}, &err),
                  err);
         CHECK_CLOSE(c.laws[0].when[KVT_DIM_WEIGHT_BITS].max, most[i], 0, dtypes[i]);
-        CHECK_CLOSE(c.laws[0].plus_minus.t0, log(2), 1e-12, "half of a factor of four");
-        CHECK_CLOSE(c.laws[0].plus_minus.flops, 0, 0, "which the rows do not tell");
+        CHECK_CLOSE(c.laws[0].plus_minus[KVT_PARAMETER_T0], log(2), 1e-12,
+                    "half of a factor of four");
+        CHECK_CLOSE(c.laws[0].plus_minus[KVT_PARAMETER_FLOPS], 0, 0, "which the rows do not tell");
         CHECK_CLOSE(c.laws[0].error_p90, 0.06, 0, "held out");
         CHECK_CLOSE(c.laws[0].unseen.mean, 0.04, 0, "unseen");
         CHECK_HOLDS(c.laws[0].source, "fitted to 100 rows of sglang 1 gemm-bf16", "source");

@@ -169,11 +169,10 @@ struct kvt_calibration kvt_calibration_with_errors(const struct kvt_calibration 
 void kvt_calibration_add(struct kvt_calibration *calibration, enum kvt_family family,
                          double seconds)
 {
-    bool overlaps = family >= KVT_FAMILY_LAYER_MLA_MOE && family <= KVT_FAMILY_LAYER_SPARSE;
     for (int32_t i = calibration->first[family]; i < calibration->first[family + 1]; i++) {
         struct kvt_law *law = &calibration->laws[i];
         law->t0 += seconds;
-        if (law->t0 < 0.0 && !overlaps)
+        if (law->t0 < 0.0 && !kvt_family_is_gap(family))
             law->t0 = 0.0;
     }
 }

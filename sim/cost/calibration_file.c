@@ -374,15 +374,12 @@ static int read_name(struct reader *r, const struct kvt_yaml *map, const char *k
     return -1;
 }
 
-/* Half intervals of the parameters, in logarithms. */
 static void read_plus_minus(struct reader *r, const struct kvt_yaml *node, struct kvt_law *law)
 {
-    struct kvt_plus_minus *p = &law->plus_minus;
-    static const char *const keys[] = {"t0",     "serial", "bandwidth",    "flops",          "pad",
-                                       "tokens", "split",  "split_tokens", "index_bandwidth"};
-    double *const values[] = {&p->t0,     &p->serial, &p->bandwidth,    &p->flops,          &p->pad,
-                              &p->tokens, &p->split,  &p->split_tokens, &p->index_bandwidth};
-    read_number_map(r, node, keys, values, COUNT(keys), 0);
+    double *values[KVT_PARAMETER_TIME];
+    for (int p = 0; p < KVT_PARAMETER_TIME; p++)
+        values[p] = &law->plus_minus[p];
+    read_number_map(r, node, kvt_parameter_names, values, KVT_PARAMETER_TIME, 0);
 }
 
 static void read_numbers(struct reader *r, const struct kvt_yaml *map, struct kvt_law *law)

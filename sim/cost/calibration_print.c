@@ -176,25 +176,13 @@ static void print_grid(const struct kvt_law *law, FILE *out)
     print_ranges("  grid: {", grid, out);
 }
 
-static void print_plus_minus(const struct kvt_plus_minus *p, FILE *out)
+static void print_plus_minus(const double half[KVT_PARAMETER_TIME], FILE *out)
 {
-    const struct {
-        const char *key;
-        double half;
-    } rows[] = {{"t0", p->t0},
-                {"serial", p->serial},
-                {"bandwidth", p->bandwidth},
-                {"flops", p->flops},
-                {"pad", p->pad},
-                {"tokens", p->tokens},
-                {"split", p->split},
-                {"split_tokens", p->split_tokens},
-                {"index_bandwidth", p->index_bandwidth}};
     const char *before = "  plus_minus: {";
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        if (rows[i].half <= 0.0)
+    for (int p = 0; p < KVT_PARAMETER_TIME; p++) {
+        if (half[p] <= 0.0)
             continue;
-        fprintf(out, "%s%s: %.2g", before, rows[i].key, rows[i].half);
+        fprintf(out, "%s%s: %.2g", before, kvt_parameter_names[p], half[p]);
         before = ", ";
     }
     if (before[0] == ',')
@@ -323,7 +311,7 @@ void kvt_calibration_print(const struct kvt_calibration *calibration, const char
                 kvt_law_names[law->kind]);
         print_ranges("  when: {", law->when, out);
         print_numbers(law, out);
-        print_plus_minus(&law->plus_minus, out);
+        print_plus_minus(law->plus_minus, out);
         print_grid(law, out);
         if (law->surface != NULL)
             print_surface(law->surface, out);

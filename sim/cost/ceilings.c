@@ -93,7 +93,7 @@ static struct kvt_law from_ceilings(enum kvt_family family, const struct kvt_ben
         }
         return law;
     }
-    if (family >= KVT_FAMILY_LAYER_MLA_MOE && family <= KVT_FAMILY_LAYER_SPARSE)
+    if (kvt_family_is_gap(family))
         launches = law.t0 / SMALL_KERNEL;
     else if (family == KVT_FAMILY_PREFILL_LAYER)
         launches = LAYER_KERNELS;

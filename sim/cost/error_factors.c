@@ -44,14 +44,10 @@ static const unsigned shapes[KVT_FAMILY_COUNT] = {
 };
 /* clang-format on */
 
-static bool is_gap(enum kvt_family family)
-{
-    return family >= KVT_FAMILY_LAYER_MLA_MOE && family <= KVT_FAMILY_LAYER_SPARSE;
-}
-
 static bool is_constant(enum kvt_family family)
 {
-    return is_gap(family) || (family >= KVT_FAMILY_HOST_FLOOR && family <= KVT_FAMILY_REQUEST);
+    return kvt_family_is_gap(family) ||
+           (family >= KVT_FAMILY_HOST_FLOOR && family <= KVT_FAMILY_REQUEST);
 }
 
 /* ---- how wide ----------------------------------------------------------------------------- */
@@ -161,5 +157,5 @@ double kvt_error_time(struct kvt_error_factors *errors, const struct kvt_law *la
         entry = &fresh;
     }
     double truth = time * entry->factor + entry->shift;
-    return truth < 0.0 && !is_gap(family) ? 0.0 : truth;
+    return truth < 0.0 && !kvt_family_is_gap(family) ? 0.0 : truth;
 }

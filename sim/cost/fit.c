@@ -2,6 +2,8 @@
 
 #include <errno.h>
 #include <gsl/gsl_cdf.h>
+#include <gsl/gsl_sort.h>
+#include <gsl/gsl_statistics.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,21 +78,6 @@ static void judge_speed(struct kvt_fit *fit, struct kvt_series *series, const st
              (long long)fit->excluded, (long long)series->rows, gpu->name);
 }
 
-static int by_value(const void *x, const void *y)
-{
-    double a = *(const double *)x, b = *(const double *)y;
-    return (a > b) - (a < b);
-}
-
-static double quantile(double sorted[], int64_t count, double q)
-{
-    if (count == 0)
-        return 0.0;
-    double at = q * (double)(count - 1);
-    int64_t low = (int64_t)at, high = low + 1 < count ? low + 1 : low;
-    return sorted[low] + (at - (double)low) * (sorted[high] - sorted[low]);
-}
-
 /* A launch-bound table: the largest tenth of its work takes hardly longer than the middle. */
 static void judge_flatness(struct kvt_fit *fit, const struct kvt_series *series, double scratch[])
 {
@@ -98,21 +85,22 @@ static void judge_flatness(struct kvt_fit *fit, const struct kvt_series *series,
     int64_t many = 0;
     for (int64_t i = 0; i < series->count; i++)
         size[i] = moved_bytes(&series->samples[i]);
-    qsort(size, (size_t)series->count, sizeof *size, by_value);
-    double middle = quantile(size, series->count, 0.5), large = quantile(size, series->count, 0.9);
+    gsl_sort(size, 1, (size_t)series->count);
+    double middle = gsl_stats_quantile_from_sorted_data(size, 1, (size_t)series->count, 0.5),
+           large = gsl_stats_quantile_from_sorted_data(size, 1, (size_t)series->count, 0.9);
     if (large < FLAT_WORK * middle || middle <= 0.0)
         return;
     for (int64_t i = 0; i < series->count; i++)
         if (moved_bytes(&series->samples[i]) >= large)
             time[many++] = series->samples[i].time;
-    qsort(time, (size_t)many, sizeof *time, by_value);
-    double slow = quantile(time, many, 0.5);
+    gsl_sort(time, 1, (size_t)many);
+    double slow = gsl_stats_quantile_from_sorted_data(time, 1, (size_t)many, 0.5);
     many = 0;
     for (int64_t i = 0; i < series->count; i++)
         if (moved_bytes(&series->samples[i]) <= middle)
             time[many++] = series->samples[i].time;
-    qsort(time, (size_t)many, sizeof *time, by_value);
-    double quick = quantile(time, many, 0.5);
+    gsl_sort(time, 1, (size_t)many);
+    double quick = gsl_stats_quantile_from_sorted_data(time, 1, (size_t)many, 0.5);
     if (slow >= FLAT_TIME * quick || fit->bad)
         return;
     snprintf(fit->trouble, sizeof fit->trouble,
@@ -122,7 +110,7 @@ static void judge_flatness(struct kvt_fit *fit, const struct kvt_series *series,
     fit->bad = true;
 }
 
-static uint64_t hash_of(uint64_t x)
+uint64_t kvt_fit_hash(uint64_t x)
 {
     x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
     x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
@@ -142,7 +130,7 @@ static bool shape_limit(const struct kvt_series *series, uint64_t *limit, int64_
     if (hashes == NULL)
         return false;
     for (int64_t i = 0; i < series->count; i++)
-        hashes[i] = hash_of(series->samples[i].shape);
+        hashes[i] = kvt_fit_hash(series->samples[i].shape);
     qsort(hashes, (size_t)series->count, sizeof *hashes, by_hash);
     int64_t distinct = 0;
     for (int64_t i = 0; i < series->count; i++)
@@ -166,9 +154,9 @@ static bool split_init(struct split *split, const struct kvt_series *series)
     split->unseen = split->held + count;
     for (int64_t i = 0; i < series->count; i++) {
         const struct kvt_sample *s = &series->samples[i];
-        if (limit > 0 && hash_of(s->shape) <= limit)
+        if (limit > 0 && kvt_fit_hash(s->shape) <= limit)
             split->unseen[split->unseen_count++] = s;
-        else if (hash_of(s->key) % HELD_SHARE == 0)
+        else if (kvt_fit_hash(s->key) % HELD_SHARE == 0)
             split->held[split->held_count++] = s;
         else
             split->fitted[split->fitted_count++] = s;
@@ -314,9 +302,9 @@ static struct kvt_fit_errors errors_of(double errors[], int64_t count)
     struct kvt_fit_errors e = {.rows = count};
     for (int64_t i = 0; i < count; i++)
         e.mean += errors[i] / (double)count;
-    qsort(errors, (size_t)count, sizeof *errors, by_value);
-    e.median = quantile(errors, count, 0.5);
-    e.p90 = quantile(errors, count, 0.9);
+    gsl_sort(errors, 1, (size_t)count);
+    e.median = gsl_stats_quantile_from_sorted_data(errors, 1, (size_t)count, 0.5);
+    e.p90 = gsl_stats_quantile_from_sorted_data(errors, 1, (size_t)count, 0.9);
     return e;
 }
 
@@ -332,7 +320,7 @@ static struct kvt_fit_errors errors_on(const struct kvt_law laws[], int32_t law_
 /* Which half of the held-out rows a row is in: by shapes, where there are enough of them. */
 static int half_of(const struct kvt_sample *s, bool by_shape)
 {
-    return (int)(hash_of((by_shape ? s->shape : s->key) + 1) & 1);
+    return (int)(kvt_fit_hash((by_shape ? s->shape : s->key) + 1) & 1);
 }
 
 /* The interval of count ratios (sorted) from so many shapes: their quantiles, a little further out
@@ -343,8 +331,9 @@ static void interval_of(struct kvt_fit *fit, double ratios[], int64_t count, dou
     fit->low = fit->high = 1.0;
     if (count >= INTERVAL_ROWS) {
         double q = fmax(0.0, 0.05 - 0.2 / fmax(shapes, 1.0));
-        fit->low = fmin(0.999, quantile(ratios, count, q));
-        fit->high = fmax(1.001, quantile(ratios, count, 1.0 - q));
+        fit->low = fmin(0.999, gsl_stats_quantile_from_sorted_data(ratios, 1, (size_t)count, q));
+        fit->high =
+            fmax(1.001, gsl_stats_quantile_from_sorted_data(ratios, 1, (size_t)count, 1.0 - q));
     } else if (count > 1) {
         double mean = 0.0, squares = 0.0, n = (double)count;
         for (int64_t i = 0; i < count; i++)
@@ -370,7 +359,7 @@ static void set_interval(struct kvt_fit *fit, const struct kvt_law laws[], int32
         for (int64_t i = 0; i < count; i++)
             if (half == 2 || half_of(samples[i], by_shape) == half)
                 scratch[n++] = samples[i]->time / predict(laws, law_count, &samples[i]->work);
-        qsort(scratch, (size_t)n, sizeof *scratch, by_value);
+        gsl_sort(scratch, 1, (size_t)n);
         interval_of(fit, scratch, n, (double)(by_shape ? shapes : count) * (half < 2 ? 0.5 : 1.0));
         for (int64_t i = 0; half < 2 && n > 0 && i < count; i++) {
             if (half_of(samples[i], by_shape) == half)
@@ -443,8 +432,8 @@ static enum kvt_status check_units(const struct kvt_series *series, const struct
             t = fmax(t, fmax(w->flops, w->windowed * w->token_flops) / flops);
         scratch[n++] = series->samples[i].time / (10e-6 + t);
     }
-    qsort(scratch, (size_t)n, sizeof *scratch, by_value);
-    double middle = quantile(scratch, n, 0.5);
+    gsl_sort(scratch, 1, (size_t)n);
+    double middle = gsl_stats_quantile_from_sorted_data(scratch, 1, (size_t)n, 0.5);
     if (middle < 200.0 && middle > 0.02)
         return KVT_OK;
     return kvt_err_at(err, KVT_ECONFIG, where,

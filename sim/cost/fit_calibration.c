@@ -117,26 +117,13 @@ static enum kvt_status add_law(struct kvt_calibration *c, const struct kvt_law *
     return KVT_OK;
 }
 
-static void set_plus_minus(struct kvt_plus_minus *out, const struct kvt_fit *fit)
+static void set_plus_minus(double half[KVT_PARAMETER_TIME], const struct kvt_fit *fit)
 {
-    const struct {
-        const char *name;
-        double *half;
-    } rows[] = {{"t0", &out->t0},
-                {"serial", &out->serial},
-                {"bandwidth", &out->bandwidth},
-                {"flops", &out->flops},
-                {"pad", &out->pad},
-                {"tokens", &out->tokens},
-                {"split", &out->split},
-                {"split_tokens", &out->split_tokens},
-                {"index_bandwidth", &out->index_bandwidth}};
-    for (int32_t i = 0; i < fit->parameter_count; i++) {
-        const struct kvt_fit_parameter *p = &fit->parameters[i];
-        for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++)
-            if (strcmp(p->name, rows[r].name) == 0 && p->known)
-                *rows[r].half = 0.5 * log(p->high / p->low);
-    }
+    for (int32_t i = 0; i < fit->parameter_count; i++)
+        for (int p = 0; p < KVT_PARAMETER_TIME; p++)
+            if (fit->parameters[i].known &&
+                strcmp(fit->parameters[i].name, kvt_parameter_names[p]) == 0)
+                half[p] = 0.5 * log(fit->parameters[i].high / fit->parameters[i].low);
 }
 
 /* What the fit knows of itself goes to each of its laws. */
@@ -158,7 +145,7 @@ static struct kvt_law annotated(const struct kvt_fit *fit, const struct kvt_law 
                                      .high = fit->high,
                                      .coverage = fit->coverage};
     if (law == &fit->laws[fit->law_count - 1])
-        set_plus_minus(&out.plus_minus, fit);
+        set_plus_minus(out.plus_minus, fit);
     if (s->kind == KVT_LAW_SPARSE) /* one law for 8-bit projections, one for 16-bit ones */
         out.when[KVT_DIM_WEIGHT_BITS] =
             strstr(s->dtype, "bfloat16") != NULL && strstr(s->dtype, "block") == NULL

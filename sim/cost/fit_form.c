@@ -105,15 +105,15 @@ const struct kvt_form *kvt_form_of(const struct kvt_series *series)
 struct kvt_law kvt_form_start(const struct kvt_series *series, const struct kvt_form *form,
                               const struct kvt_gpu *gpu)
 {
-    struct kvt_law law = {.family = KVT_FAMILY_GEMM_BF16};
+    struct kvt_law guess = {.family = KVT_FAMILY_GEMM_BF16};
     if (series->family < KVT_FAMILY_COUNT)
-        law = kvt_law_guess((enum kvt_family)series->family, gpu);
-    struct kvt_law start = {.family = law.family, .kind = series->kind, .p = form->p};
+        guess = kvt_law_guess((enum kvt_family)series->family, gpu);
+    struct kvt_law start = {.family = guess.family, .kind = series->kind, .p = form->p};
     double bandwidth =
         series->link && gpu->link_bandwidth > 0.0 ? gpu->link_bandwidth : gpu->bandwidth;
-    start.t0 = law.t0 > 0.0 ? law.t0 : 10e-6;
+    start.t0 = guess.t0 > 0.0 ? guess.t0 : 10e-6;
     start.bandwidth = 0.7 * bandwidth;
-    start.flops = law.flops > 0.0 ? law.flops : 0.5 * gpu->flops_bf16;
+    start.flops = guess.flops > 0.0 ? guess.flops : 0.5 * gpu->flops_bf16;
     start.serial = 0.3e-9;
     start.pad = 24.0;
     start.tokens = 150.0;
@@ -121,23 +121,12 @@ struct kvt_law kvt_form_start(const struct kvt_series *series, const struct kvt_
     start.split_tokens = 500.0;
     start.index_bandwidth = 0.4 * gpu->bandwidth;
     start.time[0] = 60e-6;
-    const double *const from[] = {
-#define X(name, member) &start.member,
-        KVT_PARAMETERS(X)
-#undef X
-    };
-    law = (struct kvt_law){.family = start.family, .kind = start.kind, .p = start.p};
-    double *const to[] = {
-#define X(name, member) &law.member,
-        KVT_PARAMETERS(X)
-#undef X
-    };
     for (int p = 0; p < KVT_PARAMETER_COUNT; p++)
-        if (form->parameters >> p & 1)
-            *to[p] = *from[p];
-    if (law.kind == KVT_LAW_SPARSE) {
-        law.points = 1;
-        law.at[0] = 1.0;
+        if ((form->parameters >> p & 1) == 0)
+            *kvt_parameter_of(&start, p) = 0.0;
+    if (start.kind == KVT_LAW_SPARSE) {
+        start.points = 1;
+        start.at[0] = 1.0;
     }
-    return law;
+    return start;
 }

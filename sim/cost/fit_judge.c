@@ -100,7 +100,7 @@ int64_t kvt_series_judge_routing(struct kvt_series *series)
     struct routed models[MODELS_MAX];
     int32_t count = 0;
     int64_t kept = 0, rows = 0;
-    if (series->family < KVT_FAMILY_EXPERTS_BF16 || series->family > KVT_FAMILY_EXPERTS_FP4)
+    if (!kvt_family_is_experts((enum kvt_family)series->family))
         return 0;
     for (int64_t i = 0; i < series->count; i++) {
         const struct kvt_work *w = &series->samples[i].work;

@@ -121,16 +121,11 @@ int64_t kvt_fit_stride(int64_t count)
 /* The members of p->law that are fitted, from where they are; times at all of its points. */
 static void choose_members(struct problem *p, unsigned parameters, double bandwidth_max)
 {
-    double *const members[] = {
-#define X(name, member) &p->law.member,
-        KVT_PARAMETERS(X)
-#undef X
-    };
     for (int i = 0; i < KVT_PARAMETER_COUNT; i++) {
         int32_t count = i == KVT_PARAMETER_TIME ? p->law.points : 1;
         bool bounded = i == KVT_PARAMETER_BANDWIDTH;
         for (int32_t k = 0; (parameters >> i & 1) && k < count; k++) {
-            double *member = members[i] + k;
+            double *member = kvt_parameter_of(&p->law, i + k);
             p->which[p->members] = (enum kvt_parameter)i;
             p->most[p->members] = bounded ? log(bandwidth_max) : HUGE_VAL;
             p->start[p->members] = log(bounded ? fmin(*member, bandwidth_max) : *member);

@@ -10,10 +10,6 @@
 #define KNOWN       0.7  /* half an interval, in logarithms, up to which a parameter is known */
 #define MEMBERS_MAX (KVT_PARAMETER_COUNT + KVT_LAW_POINTS)
 
-#define X(name, member) #member,
-static const char *const parameter_names[KVT_PARAMETER_COUNT] = {KVT_PARAMETERS(X)};
-#undef X
-
 double *kvt_parameter_of(struct kvt_law *law, int parameter)
 {
     double *const members[] = {
@@ -21,12 +17,10 @@ double *kvt_parameter_of(struct kvt_law *law, int parameter)
         KVT_PARAMETERS(X)
 #undef X
     };
-    if (parameter >= KVT_PARAMETER_COUNT) /* times at later points */
-        return &law->time[parameter - KVT_PARAMETER_COUNT + 1];
-    return members[parameter];
+    return parameter >= KVT_PARAMETER_TIME ? &law->time[parameter - KVT_PARAMETER_TIME]
+                                           : members[parameter];
 }
 
-/* d ln(time) / d ln(parameter) at a row. */
 double kvt_parameter_slope(const struct kvt_law *law, int parameter, const struct kvt_work *work)
 {
     struct kvt_law up = *law, down = *law;
@@ -81,7 +75,7 @@ bool kvt_fit_parameters(struct kvt_fit *fit, const struct kvt_law *fitted, unsig
     for (size_t a = 0; fine && a < shown && fit->parameter_count < KVT_FIT_PARAMETERS; a++) {
         double half = t * sqrt(gsl_matrix_get(c, a, a)), value = *kvt_parameter_of(&law, which[a]);
         struct kvt_fit_parameter *out = &fit->parameters[fit->parameter_count++];
-        *out = (struct kvt_fit_parameter){.name = parameter_names[which[a]],
+        *out = (struct kvt_fit_parameter){.name = kvt_parameter_names[which[a]],
                                           .value = value,
                                           .low = value * exp(-fmin(half, 20.0)),
                                           .high = value * exp(fmin(half, 20.0)),

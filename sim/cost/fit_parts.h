@@ -6,26 +6,15 @@
 #include "sim/cost/fit.h"
 #include "sim/cost/surface.h"
 
-/* Parameters that a form fits, in the order of a vector. */
-/* clang-format off */
-#define KVT_PARAMETERS(X)                                                                          \
-    X(T0, t0) X(SERIAL, serial) X(BANDWIDTH, bandwidth) X(FLOPS, flops) X(PAD, pad)                \
-    X(TOKENS, tokens) X(SPLIT, split) X(SPLIT_TOKENS, split_tokens)                                \
-    X(INDEX_BANDWIDTH, index_bandwidth) X(TIME, time[0])
-/* clang-format on */
-#define X(name, member) KVT_PARAMETER_##name,
-enum kvt_parameter { KVT_PARAMETERS(X) KVT_PARAMETER_COUNT };
-#undef X
-
 struct kvt_form_axis {
     int32_t size, knots;
     double doubling;  /* knots double from the least size up to this one; 0: evenly spread */
     const double *at; /* [knots]: these instead; NULL: from the rows */
 };
 
-/* What is fitted for a family: parameters (bits), exponent, and the axes of its surface. */
+/* What is fitted for a family: parameters, exponent, and the axes of its surface. */
 struct kvt_form {
-    unsigned parameters;
+    unsigned parameters; /* bits of kvt_parameter */
     double p;
     double bending;  /* of the surface: weight of a squared second difference, against one row */
     double surprise; /* of the surface: residuals beyond this count less */
@@ -55,7 +44,7 @@ struct kvt_surface *kvt_fit_surface(const struct kvt_law *law, const struct kvt_
 /* Where the samples lie, by every size but routing and weight_bits: the law's grid. */
 void kvt_fit_grid(struct kvt_law *law, const struct kvt_sample *const samples[], int64_t count);
 
-/* A parameter by its index: those of the enum, then the times at later points. */
+/* A parameter by its index: kvt_parameter, then the times at later points. */
 double *kvt_parameter_of(struct kvt_law *law, int parameter);
 
 /* d ln(time) / d ln(parameter) at a row. */
@@ -79,6 +68,9 @@ int64_t kvt_series_judge_routing(struct kvt_series *series);
  * memory, or singular. */
 bool kvt_fit_small(struct kvt_fit *fit, const struct kvt_form *form, const struct kvt_gpu *gpu,
                    const struct kvt_sample *const samples[], int64_t count);
+
+/* A hash by which rows and shapes are dealt out. */
+uint64_t kvt_fit_hash(uint64_t x);
 
 /* The weight of a residual in the next round: 1/sqrt(1 + (residual/scale)^2). */
 double kvt_fit_weight(double residual, double scale);

@@ -2,6 +2,8 @@
  * Few rows: a law alone, with as many parameters as they can tell. A grid of 25 to 60 points holds
  * no surface, and holding a fifth of it out would waste it, so that errors are those of five folds.
  */
+#include <gsl/gsl_sort.h>
+#include <gsl/gsl_statistics.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,19 +61,6 @@ static struct kvt_law bare(const struct kvt_law *start, unsigned parameters)
     return law;
 }
 
-static int by_value(const void *x, const void *y)
-{
-    double a = *(const double *)x, b = *(const double *)y;
-    return (a > b) - (a < b);
-}
-
-static double at_share(const double sorted[], int64_t count, double q)
-{
-    double at = q * (double)(count - 1);
-    int64_t low = (int64_t)at, high = low + 1 < count ? low + 1 : low;
-    return sorted[low] + (at - (double)low) * (sorted[high] - sorted[low]);
-}
-
 /* Errors and interval from measured/predicted of rows that the fold's law did not see. The coverage
  * is that of the interval of one half on the other. */
 static void set_errors(struct kvt_fit *fit, double ratio[], const int half[], int64_t count,
@@ -83,9 +72,9 @@ static void set_errors(struct kvt_fit *fit, double ratio[], const int half[], in
         scratch[i] = fabs(1.0 / ratio[i] - 1.0);
         e.mean += scratch[i] / (double)count;
     }
-    qsort(scratch, (size_t)count, sizeof *scratch, by_value);
-    e.median = at_share(scratch, count, 0.5);
-    e.p90 = at_share(scratch, count, 0.9);
+    gsl_sort(scratch, 1, (size_t)count);
+    e.median = gsl_stats_quantile_from_sorted_data(scratch, 1, (size_t)count, 0.5);
+    e.p90 = gsl_stats_quantile_from_sorted_data(scratch, 1, (size_t)count, 0.9);
     fit->held = fit->unseen = e;
     for (int side = 0; side < 3; side++) { /* 2: all of them, last */
         int64_t n = 0;
@@ -94,9 +83,9 @@ static void set_errors(struct kvt_fit *fit, double ratio[], const int half[], in
                 scratch[n++] = ratio[i];
         if (n == 0)
             continue;
-        qsort(scratch, (size_t)n, sizeof *scratch, by_value);
-        fit->low = at_share(scratch, n, 0.05);
-        fit->high = at_share(scratch, n, 0.95);
+        gsl_sort(scratch, 1, (size_t)n);
+        fit->low = gsl_stats_quantile_from_sorted_data(scratch, 1, (size_t)n, 0.05);
+        fit->high = gsl_stats_quantile_from_sorted_data(scratch, 1, (size_t)n, 0.95);
         for (int64_t i = 0; side < 2 && i < count; i++) {
             all += half[i] != side;
             inside += half[i] != side && ratio[i] >= fit->low && ratio[i] <= fit->high;
@@ -118,13 +107,6 @@ static int by_hash(const void *x, const void *y)
     return (a->sample->key > b->sample->key) - (a->sample->key < b->sample->key);
 }
 
-static uint64_t scatter(uint64_t x)
-{
-    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-    return x ^ x >> 31;
-}
-
 /* Put rows in the order of their shapes' hashes, so that a fold is a run of whole shapes, where
  * there are enough of them; else by their own. */
 static void order_by_fold(struct folded rows[], int64_t count)
@@ -132,7 +114,7 @@ static void order_by_fold(struct folded rows[], int64_t count)
     for (int turn = 0; turn < 2; turn++) {
         int64_t distinct = 1;
         for (int64_t i = 0; i < count; i++)
-            rows[i].hash = scatter(turn == 0 ? rows[i].sample->shape : rows[i].sample->key);
+            rows[i].hash = kvt_fit_hash(turn == 0 ? rows[i].sample->shape : rows[i].sample->key);
         qsort(rows, (size_t)count, sizeof *rows, by_hash);
         for (int64_t i = 1; i < count; i++)
             distinct += rows[i].hash != rows[i - 1].hash;

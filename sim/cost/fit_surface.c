@@ -4,6 +4,7 @@
  * way that no general library knows (a row touches at most 32 knots of up to 16,384, the penalty is
  * a stencil), so they are solved by conjugate gradients without ever being written down.
  */
+#include <gsl/gsl_sort.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -126,12 +127,6 @@ static void solve(struct system *m, double x[])
     }
 }
 
-static int by_size(const void *x, const void *y)
-{
-    double a = *(const double *)x, b = *(const double *)y;
-    return (a > b) - (a < b);
-}
-
 /* Knots of an axis: the sizes that occur when they are few; else those that double up to where the
  * form says, and the rest evenly in logarithms up to the largest, three digits each. scratch has
  * count places. */
@@ -145,7 +140,7 @@ static void set_knots(struct kvt_surface_axis *axis, const struct kvt_form_axis 
         return;
     for (int64_t i = 0; i < count; i++)
         scratch[i] = kvt_axis_size(form->size, &samples[i]->work);
-    qsort(scratch, (size_t)count, sizeof *scratch, by_size);
+    gsl_sort(scratch, 1, (size_t)count);
     int64_t distinct = 0;
     for (int64_t i = 0; i < count; i++)
         if (scratch[i] > 0.0 && (distinct == 0 || scratch[i] > scratch[distinct - 1] * 1.0005))

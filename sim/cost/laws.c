@@ -13,6 +13,9 @@ const char *const kvt_family_names[KVT_FAMILY_COUNT] = {KVT_FAMILIES(X)};
 const char *const kvt_law_names[KVT_LAW_KIND_COUNT] = {KVT_LAWS(X)};
 const char *const kvt_dim_names[KVT_DIM_COUNT] = {KVT_DIMS(X)};
 #undef X
+#define X(name, member) #member,
+const char *const kvt_parameter_names[KVT_PARAMETER_COUNT] = {KVT_PARAMETERS(X) "time[0]"};
+#undef X
 const char *const kvt_limit_names[KVT_LIMIT_COUNT] = {"launch", "memory", "compute", "link",
                                                       "host"};
 

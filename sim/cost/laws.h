@@ -112,11 +112,18 @@ struct kvt_range {
 
 struct kvt_surface; /* surface.h */
 
-/* How well the rows of a fit told a law's parameters: half of a 95 % interval, in logarithms (0.02:
- * within 2 %). 0: not stated. */
-struct kvt_plus_minus {
-    double t0, serial, bandwidth, flops, pad, tokens, split, split_tokens, index_bandwidth;
-};
+/* Parameters of a law that rows may tell, by their names in a calibration file. The last of a fit
+ * is the first of the times at points. */
+/* clang-format off */
+#define KVT_PARAMETERS(X)                                                                          \
+    X(T0, t0) X(SERIAL, serial) X(BANDWIDTH, bandwidth) X(FLOPS, flops) X(PAD, pad)                \
+    X(TOKENS, tokens) X(SPLIT, split) X(SPLIT_TOKENS, split_tokens)                                \
+    X(INDEX_BANDWIDTH, index_bandwidth)
+/* clang-format on */
+#define X(name, member) KVT_PARAMETER_##name,
+enum kvt_parameter { KVT_PARAMETERS(X) KVT_PARAMETER_TIME, KVT_PARAMETER_COUNT };
+#undef X
+extern const char *const kvt_parameter_names[KVT_PARAMETER_COUNT];
 
 struct kvt_law {
     enum kvt_family family;
@@ -146,9 +153,10 @@ struct kvt_law {
     } unseen;
     double scatter; /* 90 % of the true times lie within a factor of 1 + scatter; 0: not stated */
     double scatter_time; /* s; of a constant, instead: within t0 +- scatter_time */
-    struct kvt_plus_minus plus_minus;
-    bool held_out;  /* those rows took no part in the fit */
-    bool guess;     /* not measured here: from the data sheet, or */
+    double plus_minus[KVT_PARAMETER_TIME]; /* half of a 95 % interval, in logarithms (0.02: within
+                                            * 2 %); 0: not stated */
+    bool held_out;                         /* those rows took no part in the fit */
+    bool guess;                            /* not measured here: from the data sheet, or */
     bool published; /* from somebody's figure, of which nobody need be warned */
     int32_t line;   /* in the calibration file */
     char source[400];
@@ -176,6 +184,17 @@ enum kvt_limit {
     KVT_LIMIT_COUNT
 };
 extern const char *const kvt_limit_names[KVT_LIMIT_COUNT];
+
+/* layer-*: what is not listed of a layer. It may be below zero: kernels overlap. */
+static inline bool kvt_family_is_gap(enum kvt_family family)
+{
+    return family >= KVT_FAMILY_LAYER_MLA_MOE && family <= KVT_FAMILY_LAYER_SPARSE;
+}
+
+static inline bool kvt_family_is_experts(enum kvt_family family)
+{
+    return family >= KVT_FAMILY_EXPERTS_BF16 && family <= KVT_FAMILY_EXPERTS_FP4;
+}
 
 /* Seconds of one call; *limit (may be NULL) is the largest term. Pure; 10 to 60 ns. */
 double kvt_law_time(const struct kvt_law *law, const struct kvt_work *work, enum kvt_limit *limit);

@@ -16,11 +16,6 @@
 #define DISPATCH_BYTES 3.0  /* of a value: fp8 out, bf16 back */
 #define DISPATCH_SMS   20.0 /* DeepEP's default */
 
-double kvt_builder_weight_bytes(enum kvt_weight_dtype dtype)
-{
-    return kvt_weight_bits(dtype) / 8.0;
-}
-
 static enum kvt_family gemm_family(enum kvt_weight_dtype dtype, bool experts)
 {
     static const enum kvt_family dense[KVT_WEIGHT_DTYPE_COUNT] = {
@@ -66,13 +61,13 @@ void kvt_builder_add(struct kvt_builder *b, const char *name, enum kvt_family fa
 static void add_gemm(struct kvt_builder *b, const char *name, enum kvt_weight_dtype dtype, double m,
                      double n, double k, double count)
 {
-    struct kvt_work work = {.bytes = kvt_builder_weight_bytes(dtype) * n * k + 2.0 * m * (n + k),
+    struct kvt_work work = {.bytes = kvt_weight_bits(dtype) / 8.0 * n * k + 2.0 * m * (n + k),
                             .flops = 2.0 * m * n * k};
     work.dim[KVT_DIM_M] = m;
     work.dim[KVT_DIM_N] = n;
     work.dim[KVT_DIM_K] = k;
     work.dim[KVT_DIM_HIDDEN] = b->model->hidden; /* which kernel: by the model, not by the shape */
-    work.dim[KVT_DIM_WEIGHT_BITS] = 8.0 * kvt_builder_weight_bytes(dtype);
+    work.dim[KVT_DIM_WEIGHT_BITS] = kvt_weight_bits(dtype);
     if (m > 0.0 && n > 0.0)
         kvt_builder_add(b, name, gemm_family(dtype, false), &work, count, false);
 }
@@ -159,7 +154,7 @@ static void list_moe(struct kvt_builder *b, const struct kvt_mlp *mlp)
     work.dim[KVT_DIM_TOPK] = mlp->topk;
     work.dim[KVT_DIM_RANKS] = layout->ep;
     work.dim[KVT_DIM_ROUTING] = ROUTING;
-    work.dim[KVT_DIM_WEIGHT_BITS] = 8.0 * kvt_builder_weight_bytes(dtype);
+    work.dim[KVT_DIM_WEIGHT_BITS] = kvt_weight_bits(dtype);
     double skew = kvt_calibration_law(b->calibration, gemm_family(dtype, true), &work)->skew;
     if (b->shape->skew >= 0.0)
         skew = b->shape->skew;
@@ -168,7 +163,7 @@ static void list_moe(struct kvt_builder *b, const struct kvt_mlp *mlp)
     double hit = kvt_experts_hit(mlp->experts, mlp->topk, m, skew);
     hit = kvt_experts_fullest(mlp->experts, hit, layout->ep);
     double matrix = (mlp->gated ? 3.0 : 2.0) * d * inter; /* weights of one expert here */
-    work.bytes = hit * matrix * kvt_builder_weight_bytes(dtype);
+    work.bytes = hit * matrix * kvt_weight_bits(dtype) / 8.0;
     work.flops = 2.0 * m * mlp->topk / layout->ep * matrix;
     work.tile_flops = 2.0 * hit * matrix;
     bool apart = dispatches(b, b->layer); /* router and shared experts see a rank's own tokens */

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "sim/cost/step_build.h"
+#include "sim/model/weights.h"
 
 /* Bytes of one value of KV cache, scales included; rope of the scaled MLA layout apart. */
 static double kv_bytes(enum kvt_kv_dtype kv)
@@ -28,8 +29,7 @@ static struct kvt_work decode_work(const struct kvt_builder *b, const struct kvt
     work.dim[KVT_DIM_HEADS] = heads;
     work.dim[KVT_DIM_HIDDEN] = b->model->hidden;
     work.dim[KVT_DIM_M] = b->decode_rows;
-    work.dim[KVT_DIM_WEIGHT_BITS] =
-        8.0 * kvt_builder_weight_bytes(kvt_builder_dtype(b, KVT_MATRIX_O));
+    work.dim[KVT_DIM_WEIGHT_BITS] = kvt_weight_bits(kvt_builder_dtype(b, KVT_MATRIX_O));
     if (a->kind == KVT_ATTENTION_MLA) {
         work.token_bytes = mla_token_bytes(a, b->shape->kv);
         work.token_flops = 2.0 * heads * per_request * (2.0 * a->kv_lora + a->rope);

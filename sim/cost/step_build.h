@@ -29,9 +29,6 @@ static inline enum kvt_weight_dtype kvt_builder_dtype(const struct kvt_builder *
     return (enum kvt_weight_dtype)b->layer->dtype[matrix];
 }
 
-/* Bytes of one weight, its share of the scales included. */
-double kvt_builder_weight_bytes(enum kvt_weight_dtype dtype);
-
 /* Append count calls of one kernel, unless its part of the step is not wanted. */
 void kvt_builder_add(struct kvt_builder *b, const char *name, enum kvt_family family,
                      const struct kvt_work *work, double count, bool by_context);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "sim/base/file.h"
+#include "sim/base/list.h"
 #include "sim/cost/table_row.h"
 
 #define TABLE_BYTES_MAX ((size_t)1 << 30)
@@ -52,7 +53,59 @@ static void on_field(void *bytes, size_t count, void *data)
     r->fields++;
 }
 
-static enum kvt_status reading_names(struct reading *r, const char *gpu, const char *stack);
+/* GPU, stack and version from GPU-STACK-VERSION-TABLE.csv.gz; what is not there stays empty. */
+static void names_from_path(struct reading *r, char gpu[64])
+{
+    const char *name = strrchr(r->path, '/');
+    name = name != NULL ? name + 1 : r->path;
+    int parts[3], used = 0;
+    gpu[0] = r->stack[0] = r->version[0] = '\0';
+    for (const char *at = name; used < 3; used++) {
+        parts[used] = (int)strcspn(at, "-");
+        if (at[parts[used]] != '-')
+            return;
+        at += parts[used] + 1;
+    }
+    snprintf(gpu, 64, "%.*s", parts[0] < 63 ? parts[0] : 63, name);
+    name += parts[0] + 1;
+    snprintf(r->stack, sizeof r->stack, "%.*s", parts[1] < 31 ? parts[1] : 31, name);
+    name += parts[1] + 1;
+    snprintf(r->version, sizeof r->version, "%.*s", parts[2] < 31 ? parts[2] : 31, name);
+}
+
+static enum kvt_status reading_names(struct reading *r)
+{
+    const char *gpu = r->gpu, *stack = r->named_stack;
+    struct kvt_where where = {.file = r->path};
+    char named[64];
+    if (r->bench) {
+        snprintf(r->stack, sizeof r->stack, "%.31s", stack != NULL ? stack : "own");
+        r->tables->bench.given = true;
+        return gpu != NULL ? KVT_OK
+                           : kvt_err_at(r->err, KVT_ECONFIG, where,
+                                        "want --gpu NAME or FILE.yaml: a table of kvtwin bench "
+                                        "does not say which GPU file describes its device");
+    }
+    names_from_path(r, named);
+    if (stack != NULL && r->stack[0] == '\0')
+        snprintf(r->stack, sizeof r->stack, "%.31s", stack);
+    if (gpu != NULL && named[0] == '\0')
+        snprintf(named, sizeof named, "%.63s", gpu);
+    if (named[0] == '\0')
+        return kvt_err_at(r->err, KVT_ECONFIG, where,
+                          "want a name like h200_sxm-sglang-0.5.14-gemm_perf.csv.gz, or --gpu and "
+                          "--stack");
+    if (r->stack[0] == '\0')
+        return kvt_err_at(r->err, KVT_ECONFIG, where, "want --stack: the name does not say it");
+    if (r->tables->gpu[0] != '\0' && strcmp(r->tables->gpu, named) != 0)
+        return kvt_err_at(
+            r->err, KVT_ECONFIG, where,
+            "is a table of GPU \"%s\", the ones before are of \"%s\"; one calibration "
+            "is for one GPU",
+            named, r->tables->gpu);
+    snprintf(r->tables->gpu, sizeof r->tables->gpu, "%s", named);
+    return KVT_OK;
+}
 
 /* Which of the two kinds of tables this is, and whether it has what each row needs. */
 static void check_header(struct reading *r, const bool seen[KVT_COLUMN_COUNT])
@@ -71,7 +124,7 @@ static void check_header(struct reading *r, const bool seen[KVT_COLUMN_COUNT])
                                    "column \"%s\": wanted in a table of kvtwin bench, not found",
                                    kvt_column_names[needed[i]]);
     if (r->status == KVT_OK)
-        r->status = reading_names(r, r->gpu, r->named_stack);
+        r->status = reading_names(r);
 }
 
 static void read_header(struct reading *r)
@@ -112,14 +165,11 @@ static struct kvt_series *series_of(struct reading *r)
             strcmp(s->stack, r->stack) == 0)
             return s;
     }
-    if (t->series_count == t->series_room) {
-        int32_t room = t->series_room * 2 + 16;
-        struct kvt_series *grown = realloc(t->series, (size_t)room * sizeof *grown);
-        if (grown == NULL)
-            return NULL;
-        t->series = grown;
-        t->series_room = room;
-    }
+    struct kvt_series *grown =
+        kvt_list_grow(t->series, t->series_count, &t->series_room, sizeof *grown);
+    if (grown == NULL)
+        return NULL;
+    t->series = grown;
     struct kvt_series *s = &t->series[t->series_count++];
     *s = r->row.series;
     s->first_file = t->path_count - 1;
@@ -148,18 +198,13 @@ static void read_row(struct reading *r)
         return;
     }
     struct kvt_series *s = series_of(r);
-    if (s != NULL && s->count == s->room) {
-        int64_t room = s->room * 2 + 256;
-        struct kvt_sample *grown = realloc(s->samples, (size_t)room * sizeof *grown);
-        if (grown != NULL) {
-            s->samples = grown;
-            s->room = room;
-        }
-    }
-    if (s == NULL || s->count == s->room) {
+    struct kvt_sample *grown =
+        s != NULL ? kvt_list_grow(s->samples, s->count, &s->room, sizeof *grown) : NULL;
+    if (grown == NULL) {
         r->status = kvt_err_at(r->err, KVT_ENOMEM, here(r), "no memory for its rows");
         return;
     }
+    s->samples = grown;
     r->row.sample.line = r->line;
     r->row.sample.file = r->tables->path_count - 1;
     r->row.sample.repeats = 1;
@@ -177,59 +222,6 @@ static void on_row(int terminator, void *data)
         read_row(r);
     r->line++;
     r->fields = 0;
-}
-
-/* GPU, stack and version from GPU-STACK-VERSION-TABLE.csv.gz; what is not there stays empty. */
-static void names_from_path(struct reading *r, char gpu[64])
-{
-    const char *name = strrchr(r->path, '/');
-    name = name != NULL ? name + 1 : r->path;
-    int parts[3], used = 0;
-    gpu[0] = r->stack[0] = r->version[0] = '\0';
-    for (const char *at = name; used < 3; used++) {
-        parts[used] = (int)strcspn(at, "-");
-        if (at[parts[used]] != '-')
-            return;
-        at += parts[used] + 1;
-    }
-    snprintf(gpu, 64, "%.*s", parts[0] < 63 ? parts[0] : 63, name);
-    name += parts[0] + 1;
-    snprintf(r->stack, sizeof r->stack, "%.*s", parts[1] < 31 ? parts[1] : 31, name);
-    name += parts[1] + 1;
-    snprintf(r->version, sizeof r->version, "%.*s", parts[2] < 31 ? parts[2] : 31, name);
-}
-
-static enum kvt_status reading_names(struct reading *r, const char *gpu, const char *stack)
-{
-    struct kvt_where where = {.file = r->path};
-    char named[64];
-    if (r->bench) {
-        snprintf(r->stack, sizeof r->stack, "%.31s", stack != NULL ? stack : "own");
-        r->tables->bench.given = true;
-        return gpu != NULL ? KVT_OK
-                           : kvt_err_at(r->err, KVT_ECONFIG, where,
-                                        "want --gpu NAME or FILE.yaml: a table of kvtwin bench "
-                                        "does not say which GPU file describes its device");
-    }
-    names_from_path(r, named);
-    if (stack != NULL && r->stack[0] == '\0')
-        snprintf(r->stack, sizeof r->stack, "%.31s", stack);
-    if (gpu != NULL && named[0] == '\0')
-        snprintf(named, sizeof named, "%.63s", gpu);
-    if (named[0] == '\0')
-        return kvt_err_at(r->err, KVT_ECONFIG, where,
-                          "want a name like h200_sxm-sglang-0.5.14-gemm_perf.csv.gz, or --gpu and "
-                          "--stack");
-    if (r->stack[0] == '\0')
-        return kvt_err_at(r->err, KVT_ECONFIG, where, "want --stack: the name does not say it");
-    if (r->tables->gpu[0] != '\0' && strcmp(r->tables->gpu, named) != 0)
-        return kvt_err_at(
-            r->err, KVT_ECONFIG, where,
-            "is a table of GPU \"%s\", the ones before are of \"%s\"; one calibration "
-            "is for one GPU",
-            named, r->tables->gpu);
-    snprintf(r->tables->gpu, sizeof r->tables->gpu, "%s", named);
-    return KVT_OK;
 }
 
 static enum kvt_status keep_path(struct kvt_tables *tables, const char *path, struct kvt_err *err)

@@ -96,7 +96,8 @@ struct kvt_bench_facts {
 
 struct kvt_tables {
     struct kvt_series *series; /* owned; in the order of their first row */
-    int32_t series_count, series_room;
+    int32_t series_count;
+    int64_t series_room;
     char **paths; /* owned */
     int32_t path_count;
     char gpu[64]; /* as in the names of the files ("h200_sxm"); "" until known */

@@ -14,12 +14,6 @@
 #define TAG_PAGE_BYTES 48.0 /* that a step counts for the check of one page */
 #define UNIT_FACTOR    2.0  /* gb_per_s and bytes / time_ns agree within this, or a unit is wrong */
 
-#define FAIL(row, ...)                                                                             \
-    do {                                                                                           \
-        kvt_err_at((row)->err, KVT_ECONFIG, (row)->where, __VA_ARGS__);                            \
-        (row)->failed = true;                                                                      \
-    } while (0)
-
 /* clang-format off */
 #define KEYS(X)                                                                                    \
     X(m) X(n) X(k) X(group) X(batch) X(context) X(heads) X(kv_heads) X(head_dim) X(latent)         \
@@ -50,6 +44,7 @@ struct bench_row {
     struct kvt_row *row;
     double key[KEY_COUNT]; /* 0: not given */
     double apart;          /* of keys that no law knows */
+    bool variant;          /* of two families that are read alike: int4 weights, latent attention */
     bool is[VARIANT_COUNT];
     double time, bytes, flops; /* s; as the row says */
 };
@@ -60,9 +55,9 @@ static double number(struct kvt_row *row, enum kvt_column column)
     struct kvt_err why = {0};
     double value = 0.0;
     if (text[0] != '\0' && kvt_double_parse(text, &value, &why) != KVT_OK)
-        FAIL(row, "%s: %s", kvt_column_names[column], why.text);
+        KVT_ROW_FAIL(row, "%s: %s", kvt_column_names[column], why.text);
     else if (!(value >= 0.0))
-        FAIL(row, "%s: want at least 0, got %g", kvt_column_names[column], value);
+        KVT_ROW_FAIL(row, "%s: want at least 0, got %g", kvt_column_names[column], value);
     return value;
 }
 
@@ -76,12 +71,12 @@ static void read_pair(struct bench_row *b, const char *pair, size_t count)
     snprintf(text, sizeof text, "%.*s", (int)(count < 63 ? count : 63), pair);
     char *equals = strchr(text, '=');
     if (equals == NULL || equals == text) {
-        FAIL(b->row, "shape: want key=value with spaces between, got \"%s\"", text);
+        KVT_ROW_FAIL(b->row, "shape: want key=value with spaces between, got \"%s\"", text);
         return;
     }
     *equals = '\0';
     if (kvt_int_parse(equals + 1, 0, INT64_C(1) << 50, &value, &why) != KVT_OK) {
-        FAIL(b->row, "shape: %s: %s", text, why.text);
+        KVT_ROW_FAIL(b->row, "shape: %s: %s", text, why.text);
         return;
     }
     for (int i = 0; i < KEY_COUNT; i++) {
@@ -119,8 +114,8 @@ static void read_variant(struct bench_row *b)
             b->is[v] = true;
         } else {
             char hint[KVT_HINT_BYTES];
-            FAIL(b->row, "variant: unknown \"%s\"%s", text,
-                 kvt_nearest_hint(text, variant_names, VARIANT_COUNT, hint));
+            KVT_ROW_FAIL(b->row, "variant: unknown \"%s\"%s", text,
+                         kvt_nearest_hint(text, variant_names, VARIANT_COUNT, hint));
         }
         at += count + (at[count] == '+');
     }
@@ -130,8 +125,9 @@ static void read_variant(struct bench_row *b)
 static double size(struct bench_row *b, enum key key)
 {
     if (b->key[key] < 1.0 && !b->row->failed)
-        FAIL(b->row, "shape: %s: wanted for %s and at least 1, got \"%.100s\"", key_names[key],
-             b->row->field[KVT_COLUMN_family], b->row->field[KVT_COLUMN_shape]);
+        KVT_ROW_FAIL(b->row, "shape: %s: wanted for %s and at least 1, got \"%.100s\"",
+                     key_names[key], b->row->field[KVT_COLUMN_family],
+                     b->row->field[KVT_COLUMN_shape]);
     return b->key[key] < 1.0 ? 1.0 : b->key[key];
 }
 
@@ -150,17 +146,11 @@ static bool is_fp8(const struct bench_row *b)
 static void want_variant(struct bench_row *b, bool holds, const char *wanted)
 {
     if (!holds && !b->row->failed)
-        FAIL(b->row, "variant: %s: want %s, got \"%.40s\"", b->row->field[KVT_COLUMN_family],
-             wanted, b->row->field[KVT_COLUMN_variant]);
+        KVT_ROW_FAIL(b->row, "variant: %s: want %s, got \"%.40s\"",
+                     b->row->field[KVT_COLUMN_family], wanted, b->row->field[KVT_COLUMN_variant]);
 }
 
-static void finish(struct bench_row *b, const enum kvt_dim dims[], int count, double more)
-{
-    kvt_row_finish(b->row, dims, count, more, b->apart);
-}
-#define FINISH(b, more, ...)                                                                       \
-    finish(b, (const enum kvt_dim[]){__VA_ARGS__},                                                 \
-           sizeof((const enum kvt_dim[]){__VA_ARGS__}) / sizeof(enum kvt_dim), more)
+#define FINISH(b, more, ...) KVT_ROW_FINISH((b)->row, more, (b)->apart, __VA_ARGS__)
 
 static enum kvt_weight_dtype int4_of(struct bench_row *b)
 {
@@ -190,8 +180,9 @@ static enum kvt_weight_dtype weights_of(struct bench_row *b, bool int4, enum kvt
     return weights;
 }
 
-static void row_gemm(struct bench_row *b, bool int4)
+static void row_gemm(struct bench_row *b)
 {
+    bool int4 = b->variant;
     struct kvt_work *w = &b->row->sample.work;
     enum kvt_weight_dtype weights = weights_of(b, int4, KVT_FAMILY_GEMM_BF16);
     bool vector = strcmp(b->row->field[KVT_COLUMN_family], "int4-gemv") == 0;
@@ -205,8 +196,9 @@ static void row_gemm(struct bench_row *b, bool int4)
     FINISH(b, 0.0, KVT_DIM_N, KVT_DIM_K);
 }
 
-static void row_experts(struct bench_row *b, bool int4)
+static void row_experts(struct bench_row *b)
 {
+    bool int4 = b->variant;
     struct kvt_work *w = &b->row->sample.work;
     enum kvt_weight_dtype weights = weights_of(b, int4, KVT_FAMILY_EXPERTS_BF16);
     double m = size_or(b, KEY_tokens, size_or(b, KEY_m, 0.0));
@@ -219,7 +211,7 @@ static void row_experts(struct bench_row *b, bool int4)
     w->dim[KVT_DIM_TOPK] = topk;
     w->dim[KVT_DIM_RANKS] = 1.0;
     if (topk > experts && !b->row->failed)
-        FAIL(b->row, "shape: want topk of at most experts (%g), got %g", experts, topk);
+        KVT_ROW_FAIL(b->row, "shape: want topk of at most experts (%g), got %g", experts, topk);
     double random = experts * -expm1(m * log1p(-topk / experts));
     double hit = fmin(size_or(b, KEY_hit, topk < experts ? random : experts), experts);
     double matrix = 3.0 * w->dim[KVT_DIM_HIDDEN] * w->dim[KVT_DIM_INTER];
@@ -253,8 +245,9 @@ static struct token_kv token_kv(struct bench_row *b, bool latent)
     return t;
 }
 
-static void row_decode(struct bench_row *b, bool latent)
+static void row_decode(struct bench_row *b)
 {
+    bool latent = b->variant;
     struct kvt_work *w = &b->row->sample.work;
     struct token_kv kv = token_kv(b, latent);
     double heads = size(b, KEY_heads);
@@ -277,8 +270,9 @@ static void row_decode(struct bench_row *b, bool latent)
     FINISH(b, kv.values, KVT_DIM_HEADS, KVT_DIM_KV_HEADS, KVT_DIM_HEAD_DIM);
 }
 
-static void row_prefill(struct bench_row *b, bool latent)
+static void row_prefill(struct bench_row *b)
 {
+    bool latent = b->variant;
     struct kvt_work *w = &b->row->sample.work;
     double n = size(b, KEY_tokens), before = b->key[KEY_context], heads = size(b, KEY_heads);
     double pairs = n * before + 0.5 * n * (n + 1.0);
@@ -328,39 +322,6 @@ static void row_append(struct bench_row *b)
     FINISH(b, kv.values, KVT_DIM_M);
 }
 
-static void row_gemm_plain(struct bench_row *b)
-{
-    row_gemm(b, false);
-}
-static void row_gemm_int4(struct bench_row *b)
-{
-    row_gemm(b, true);
-}
-static void row_experts_plain(struct bench_row *b)
-{
-    row_experts(b, false);
-}
-static void row_experts_int4(struct bench_row *b)
-{
-    row_experts(b, true);
-}
-static void row_gqa_decode(struct bench_row *b)
-{
-    row_decode(b, false);
-}
-static void row_mla_decode(struct bench_row *b)
-{
-    row_decode(b, true);
-}
-static void row_gqa_prefill(struct bench_row *b)
-{
-    row_prefill(b, false);
-}
-static void row_mla_prefill(struct bench_row *b)
-{
-    row_prefill(b, true);
-}
-
 static void row_tag_check(struct bench_row *b)
 {
     struct kvt_work *w = &b->row->sample.work;
@@ -373,8 +334,8 @@ static void row_tag_check(struct bench_row *b)
 static void row_elementwise(struct bench_row *b)
 {
     if (b->bytes <= 0.0 && !b->row->failed)
-        FAIL(b->row, "bytes: wanted for elementwise and more than 0, got \"%.20s\"",
-             b->row->field[KVT_COLUMN_bytes]);
+        KVT_ROW_FAIL(b->row, "bytes: wanted for elementwise and more than 0, got \"%.20s\"",
+                     b->row->field[KVT_COLUMN_bytes]);
     b->row->sample.work.bytes = b->bytes;
     b->row->series.family = KVT_FAMILY_ELEMENTWISE;
     b->row->series.rank = b->is[VARIANT_SILU] + 2 * b->is[VARIANT_ROPE] + 3 * b->is[VARIANT_ARGMAX];
@@ -405,7 +366,7 @@ static void check_device(struct kvt_row *row, struct kvt_bench_facts *facts)
 {
     const char *backend = row->field[KVT_COLUMN_backend], *device = row->field[KVT_COLUMN_device];
     if (strcmp(backend, "cpu") != 0 && strcmp(backend, "cuda") != 0) {
-        FAIL(row, "backend: want cpu or cuda, got \"%.40s\"", backend);
+        KVT_ROW_FAIL(row, "backend: want cpu or cuda, got \"%.40s\"", backend);
         return;
     }
     if (facts->backend[0] == '\0') {
@@ -413,10 +374,10 @@ static void check_device(struct kvt_row *row, struct kvt_bench_facts *facts)
         snprintf(facts->device, sizeof facts->device, "%.95s", device);
     }
     if (strcmp(facts->backend, backend) != 0 || strncmp(facts->device, device, 95) != 0)
-        FAIL(row,
-             "device: is \"%.60s\" (%s), the rows before are of \"%.60s\" (%s); one "
-             "calibration is for one device",
-             device, backend, facts->device, facts->backend);
+        KVT_ROW_FAIL(row,
+                     "device: is \"%.60s\" (%s), the rows before are of \"%.60s\" (%s); one "
+                     "calibration is for one device",
+                     device, backend, facts->device, facts->backend);
 }
 
 static bool leave_out(struct kvt_row *row, struct kvt_bench_facts *facts, const char *what,
@@ -437,14 +398,15 @@ static void read_measures(struct bench_row *b)
     b->flops = number(row, KVT_COLUMN_flops);
     double rate = row->field[KVT_COLUMN_gb_per_s] != NULL ? number(row, KVT_COLUMN_gb_per_s) : 0.0;
     if (!row->failed && !(ns > 0.0 && b->time < KVT_FIT_SECONDS_MAX))
-        FAIL(row, "time_ns: want a time above 0 and below %g s, got %g ns", KVT_FIT_SECONDS_MAX,
-             ns);
+        KVT_ROW_FAIL(row, "time_ns: want a time above 0 and below %g s, got %g ns",
+                     KVT_FIT_SECONDS_MAX, ns);
     if (row->failed || rate <= 0.0 || b->bytes <= 0.0)
         return;
     double ratio = b->bytes / ns / rate;
     if (ratio > UNIT_FACTOR || ratio < 1.0 / UNIT_FACTOR)
-        FAIL(row, "time_ns: want nanoseconds: %g bytes in %g ns are %.4g GB/s, gb_per_s says %.4g",
-             b->bytes, ns, b->bytes / ns, rate);
+        KVT_ROW_FAIL(
+            row, "time_ns: want nanoseconds: %g bytes in %g ns are %.4g GB/s, gb_per_s says %.4g",
+            b->bytes, ns, b->bytes / ns, rate);
 }
 
 bool kvt_bench_row_sample(struct kvt_row *row, struct kvt_bench_facts *facts)
@@ -452,20 +414,21 @@ bool kvt_bench_row_sample(struct kvt_row *row, struct kvt_bench_facts *facts)
     static const struct {
         const char *family;
         void (*read)(struct bench_row *);
+        bool variant;
     } families[] = {
-        {"gemm", row_gemm_plain},
-        {"int4-gemv", row_gemm_int4},
-        {"int4-gemm", row_gemm_int4},
-        {"experts", row_experts_plain},
-        {"int4-experts", row_experts_int4},
-        {"gqa-decode", row_gqa_decode},
-        {"mla-decode", row_mla_decode},
-        {"gqa-prefill", row_gqa_prefill},
-        {"mla-prefill", row_mla_prefill},
-        {"mla-bmm", row_bmm},
-        {"append", row_append},
-        {"tag-check", row_tag_check},
-        {"elementwise", row_elementwise},
+        {"gemm", row_gemm, false},
+        {"int4-gemv", row_gemm, true},
+        {"int4-gemm", row_gemm, true},
+        {"experts", row_experts, false},
+        {"int4-experts", row_experts, true},
+        {"gqa-decode", row_decode, false},
+        {"mla-decode", row_decode, true},
+        {"gqa-prefill", row_prefill, false},
+        {"mla-prefill", row_prefill, true},
+        {"mla-bmm", row_bmm, true},
+        {"append", row_append, false},
+        {"tag-check", row_tag_check, false},
+        {"elementwise", row_elementwise, false},
     };
     enum { FAMILIES = sizeof families / sizeof families[0] };
     const char *names[FAMILIES], *family = row->field[KVT_COLUMN_family];
@@ -495,6 +458,7 @@ bool kvt_bench_row_sample(struct kvt_row *row, struct kvt_bench_facts *facts)
     if (row->failed)
         return false;
     snprintf(row->dtype, sizeof row->dtype, "%.60s", row->field[KVT_COLUMN_variant]);
+    b.variant = families[at].variant;
     families[at].read(&b);
     row->sample.time = b.time;
     row->series.rank += b.is[VARIANT_HEADER] + 2 * b.is[VARIANT_WARM] +

@@ -18,18 +18,12 @@
 
 #define GPUS_OF_NODE 8.0 /* dispatch tables count nodes */
 
-#define FAIL(row, ...)                                                                             \
-    do {                                                                                           \
-        kvt_err_at((row)->err, KVT_ECONFIG, (row)->where, __VA_ARGS__);                            \
-        (row)->failed = true;                                                                      \
-    } while (0)
-
 static const char *text_of(struct kvt_row *row, enum kvt_column column)
 {
     if (row->field[column] != NULL)
         return row->field[column];
-    FAIL(row, "column \"%s\": wanted by op \"%s\", not in the header", kvt_column_names[column],
-         row->field[KVT_COLUMN_op_name]);
+    KVT_ROW_FAIL(row, "column \"%s\": wanted by op \"%s\", not in the header",
+                 kvt_column_names[column], row->field[KVT_COLUMN_op_name]);
     return "";
 }
 
@@ -44,9 +38,9 @@ static double number(struct kvt_row *row, enum kvt_column column, double min)
     if (row->failed)
         return value;
     if (kvt_double_parse(text, &value, &why) != KVT_OK)
-        FAIL(row, "%s: %s", kvt_column_names[column], why.text);
+        KVT_ROW_FAIL(row, "%s: %s", kvt_column_names[column], why.text);
     else if (!(value >= min))
-        FAIL(row, "%s: want at least %g, got %g", kvt_column_names[column], min, value);
+        KVT_ROW_FAIL(row, "%s: want at least %g, got %g", kvt_column_names[column], min, value);
     return value;
 }
 
@@ -60,8 +54,9 @@ static double seconds(struct kvt_row *row, enum kvt_column column, double unit)
 {
     double value = number(row, column, 0.0);
     if (!row->failed && !(value > 0.0 && value * unit < KVT_FIT_SECONDS_MAX))
-        FAIL(row, "%s: want a time above 0 and below %g s, got %g %s", kvt_column_names[column],
-             KVT_FIT_SECONDS_MAX, value, unit == 1e-3 ? "ms" : "us");
+        KVT_ROW_FAIL(row, "%s: want a time above 0 and below %g s, got %g %s",
+                     kvt_column_names[column], KVT_FIT_SECONDS_MAX, value,
+                     unit == 1e-3 ? "ms" : "us");
     return value * unit;
 }
 
@@ -90,11 +85,6 @@ void kvt_row_finish(struct kvt_row *row, const enum kvt_dim dims[], int count, d
     key = kvt_hash_real(kvt_hash_real(kvt_hash_real(key, w->bytes), w->flops), w->batch);
     s->key = kvt_hash_real(kvt_hash_real(key, w->context), w->windowed);
 }
-#define FINISH(row, more, apart, ...)                                                              \
-    kvt_row_finish(row, (const enum kvt_dim[]){__VA_ARGS__},                                       \
-                   sizeof((const enum kvt_dim[]){__VA_ARGS__}) / sizeof(enum kvt_dim), more,       \
-                   apart)
-
 struct weights_name {
     const char *name;
     enum kvt_weight_dtype weights;
@@ -134,7 +124,7 @@ static bool row_gemm(struct kvt_row *row)
     w->dim[KVT_DIM_K] = k;
     w->bytes = kvt_weight_bits(weights->weights) / 8.0 * n * k + 2.0 * m * (n + k);
     w->flops = 2.0 * m * n * k;
-    FINISH(row, 0.0, 0.0, KVT_DIM_N, KVT_DIM_K);
+    KVT_ROW_FINISH(row, 0.0, 0.0, KVT_DIM_N, KVT_DIM_K);
     return true;
 }
 
@@ -148,7 +138,7 @@ static double routing(struct kvt_row *row)
         kvt_double_parse(text + sizeof law - 1, &alpha, NULL) == KVT_OK && alpha >= 0.0)
         return 1.0 + fmax(alpha, 0.01);
     if (strcmp(text, "balanced") != 0)
-        FAIL(row, "distribution: want balanced or power_law_NUMBER, got \"%.40s\"", text);
+        KVT_ROW_FAIL(row, "distribution: want balanced or power_law_NUMBER, got \"%.40s\"", text);
     return 1.0;
 }
 
@@ -179,8 +169,8 @@ static bool row_moe(struct kvt_row *row)
     w->bytes = hit * matrix * kvt_weight_bits(weights->weights) / 8.0;
     w->flops = 2.0 * m * topk / ranks * matrix;
     w->tile_flops = 2.0 * hit * matrix;
-    FINISH(row, 0.0, 0.0, KVT_DIM_HIDDEN, KVT_DIM_INTER, KVT_DIM_EXPERTS, KVT_DIM_TOPK,
-           KVT_DIM_RANKS);
+    KVT_ROW_FINISH(row, 0.0, 0.0, KVT_DIM_HIDDEN, KVT_DIM_INTER, KVT_DIM_EXPERTS, KVT_DIM_TOPK,
+                   KVT_DIM_RANKS);
     return !row->failed;
 }
 
@@ -189,14 +179,20 @@ static bool is_fp8(struct kvt_row *row)
     return strncmp(text_of(row, KVT_COLUMN_kv_cache_dtype), "fp8", 3) == 0;
 }
 
+/* Tokens that attention sees; 0: all. */
+static double window_of(struct kvt_row *row)
+{
+    return row->field[KVT_COLUMN_window_size] != NULL ? number(row, KVT_COLUMN_window_size, 0.0)
+                                                      : 0.0;
+}
+
 /* batch requests of length tokens each, the new one included. */
 static void requests(struct kvt_row *row)
 {
     struct kvt_work *w = &row->sample.work;
     w->batch = size(row, KVT_COLUMN_batch_size);
     double length = number(row, KVT_COLUMN_step, 0.0) + size(row, KVT_COLUMN_isl);
-    double window =
-        row->field[KVT_COLUMN_window_size] != NULL ? number(row, KVT_COLUMN_window_size, 0.0) : 0.0;
+    double window = window_of(row);
     w->context = w->windowed = w->batch * (window > 0.0 && window < length ? window : length);
     w->dim[KVT_DIM_M] = w->batch;
     w->dim[KVT_DIM_HEADS] = size(row, KVT_COLUMN_num_heads);
@@ -216,9 +212,8 @@ static bool row_gqa_decode(struct kvt_row *row)
     w->dim[KVT_DIM_HEAD_DIM] = d;
     w->token_bytes = kv * 2.0 * d * (fp8 ? 1.0 : 2.0);
     w->token_flops = 4.0 * w->dim[KVT_DIM_HEADS] * d;
-    double window =
-        row->field[KVT_COLUMN_window_size] != NULL ? number(row, KVT_COLUMN_window_size, 0.0) : 0.0;
-    FINISH(row, 0.0, window, KVT_DIM_HEADS, KVT_DIM_KV_HEADS, KVT_DIM_HEAD_DIM);
+    double window = window_of(row);
+    KVT_ROW_FINISH(row, 0.0, window, KVT_DIM_HEADS, KVT_DIM_KV_HEADS, KVT_DIM_HEAD_DIM);
     return !row->failed;
 }
 
@@ -236,7 +231,7 @@ static bool row_mla_decode(struct kvt_row *row)
     mla_token(row, fp8);
     row->series.family = fp8 ? KVT_FAMILY_MLA_DECODE_FP8 : KVT_FAMILY_MLA_DECODE_BF16;
     dtype(row, text_of(row, KVT_COLUMN_kv_cache_dtype), "");
-    FINISH(row, 0.0, 0.0, KVT_DIM_HEADS);
+    KVT_ROW_FINISH(row, 0.0, 0.0, KVT_DIM_HEADS);
     return !row->failed;
 }
 
@@ -253,7 +248,7 @@ static bool row_mla_module(struct kvt_row *row)
     mla_token(row, fp8);
     row->sample.work.dim[KVT_DIM_WEIGHT_BITS] = weight_bits(row);
     dtype(row, text_of(row, KVT_COLUMN_kv_cache_dtype), text_of(row, KVT_COLUMN_gemm_type));
-    FINISH(row, row->sample.work.batch, 0.0, KVT_DIM_HEADS, KVT_DIM_WEIGHT_BITS);
+    KVT_ROW_FINISH(row, row->sample.work.batch, 0.0, KVT_DIM_HEADS, KVT_DIM_WEIGHT_BITS);
     return !row->failed;
 }
 
@@ -277,7 +272,7 @@ static bool row_sparse_decode(struct kvt_row *row)
     row->series.family = families[shared][fp8];
     row->series.kind = KVT_LAW_SPARSE;
     dtype(row, text_of(row, KVT_COLUMN_kv_cache_dtype), text_of(row, KVT_COLUMN_gemm_type));
-    FINISH(row, w->batch, 0.0, KVT_DIM_HEADS, KVT_DIM_HIDDEN, KVT_DIM_WEIGHT_BITS);
+    KVT_ROW_FINISH(row, w->batch, 0.0, KVT_DIM_HEADS, KVT_DIM_HIDDEN, KVT_DIM_WEIGHT_BITS);
     return !row->failed;
 }
 
@@ -299,8 +294,7 @@ static double prompts(struct kvt_row *row)
     w->dim[KVT_DIM_M] = batch * n;
     w->dim[KVT_DIM_HEADS] = size(row, KVT_COLUMN_num_heads);
     w->batch = 1.0; /* the axis "length": keys that a token sees, twice the mean */
-    double window =
-        row->field[KVT_COLUMN_window_size] != NULL ? number(row, KVT_COLUMN_window_size, 0.0) : 0.0;
+    double window = window_of(row);
     double pairs = batch * pairs_of(n, before, window);
     w->context = w->windowed = 2.0 * pairs / (batch * n);
     row->sample.time = seconds(row, KVT_COLUMN_latency, 1e-3);
@@ -318,15 +312,14 @@ static bool row_gqa_prefill(struct kvt_row *row)
     w->bytes = 2.0 * w->dim[KVT_DIM_M] * (heads + kv) * 2.0 * d;
     w->flops = 4.0 * heads * d * pairs;
     row->series.family = KVT_FAMILY_GQA_PREFILL;
-    double window =
-        row->field[KVT_COLUMN_window_size] != NULL ? number(row, KVT_COLUMN_window_size, 0.0) : 0.0;
+    double window = window_of(row);
     row->series.rank =
         (window > 0.0) * 4 + !is(row, KVT_COLUMN_attn_dtype, "bfloat16") * 2 + is_fp8(row);
     char cache[64];
     snprintf(cache, sizeof cache, "%.40s%s", text_of(row, KVT_COLUMN_kv_cache_dtype),
              window > 0.0 ? " window" : "");
     dtype(row, text_of(row, KVT_COLUMN_attn_dtype), cache);
-    FINISH(row, 0.0, window, KVT_DIM_HEADS, KVT_DIM_KV_HEADS, KVT_DIM_HEAD_DIM);
+    KVT_ROW_FINISH(row, 0.0, window, KVT_DIM_HEADS, KVT_DIM_KV_HEADS, KVT_DIM_HEAD_DIM);
     return !row->failed;
 }
 
@@ -339,7 +332,7 @@ static bool row_mla_prefill(struct kvt_row *row)
     row->series.family = KVT_FAMILY_MLA_PREFILL;
     row->series.rank = is_fp8(row);
     dtype(row, text_of(row, KVT_COLUMN_kv_cache_dtype), "");
-    FINISH(row, 0.0, 0.0, KVT_DIM_HEADS);
+    KVT_ROW_FINISH(row, 0.0, 0.0, KVT_DIM_HEADS);
     return !row->failed;
 }
 
@@ -370,7 +363,7 @@ static bool row_sparse_prefill(struct kvt_row *row)
              : last != NULL                  ? last
                                              : "");
     dtype(row, text_of(row, KVT_COLUMN_kv_cache_dtype), what);
-    FINISH(row, length, size(row, KVT_COLUMN_isl), KVT_DIM_HEADS, KVT_DIM_HIDDEN);
+    KVT_ROW_FINISH(row, length, size(row, KVT_COLUMN_isl), KVT_DIM_HEADS, KVT_DIM_HIDDEN);
     return !row->failed;
 }
 
@@ -389,7 +382,7 @@ static bool row_mla_bmm(struct kvt_row *row)
     row->op = "mla_bmm";
     dtype(row, text_of(row, KVT_COLUMN_bmm_dtype), "");
     double post = is(row, KVT_COLUMN_op_name, "mla_gen_post");
-    FINISH(row, 0.0, post, KVT_DIM_HEADS);
+    KVT_ROW_FINISH(row, 0.0, post, KVT_DIM_HEADS);
     return !row->failed;
 }
 
@@ -413,7 +406,7 @@ static bool row_collective(struct kvt_row *row)
         dtype(row, "half", "int8");
     else
         dtype(row, text_of(row, KVT_COLUMN_allreduce_dtype), eager ? "eager" : "graph");
-    FINISH(row, w->bytes, 0.0, KVT_DIM_RANKS);
+    KVT_ROW_FINISH(row, w->bytes, 0.0, KVT_DIM_RANKS);
     return !row->failed;
 }
 
@@ -440,7 +433,7 @@ static bool row_dispatch(struct kvt_row *row)
     row->op = low_latency ? "deepep_ll" : "deepep_normal";
     dtype(row, "fp8", "bf16");
     double combine = low_latency ? 0.0 : number(row, KVT_COLUMN_combine_sms, 0.0);
-    FINISH(row, 0.0, combine, KVT_DIM_HIDDEN, KVT_DIM_EXPERTS, KVT_DIM_TOPK, KVT_DIM_N);
+    KVT_ROW_FINISH(row, 0.0, combine, KVT_DIM_HIDDEN, KVT_DIM_EXPERTS, KVT_DIM_TOPK, KVT_DIM_N);
     return !row->failed;
 }
 
@@ -483,7 +476,7 @@ bool kvt_row_sample(struct kvt_row *row)
             return ops[i].read(row) && !row->failed;
     }
     char hint[KVT_HINT_BYTES];
-    FAIL(row, "op_name: unknown \"%.60s\"%s", op,
-         kvt_nearest_hint(op, names, sizeof names / sizeof names[0], hint));
+    KVT_ROW_FAIL(row, "op_name: unknown \"%.60s\"%s", op,
+                 kvt_nearest_hint(op, names, sizeof names / sizeof names[0], hint));
     return false;
 }

@@ -33,6 +33,12 @@ struct kvt_row {
     struct kvt_sample sample;
 };
 
+#define KVT_ROW_FAIL(row, ...)                                                                     \
+    do {                                                                                           \
+        kvt_err_at((row)->err, KVT_ECONFIG, (row)->where, __VA_ARGS__);                            \
+        (row)->failed = true;                                                                      \
+    } while (0)
+
 /* Fill dtype, series and sample from the fields. False: the row says nothing that is fitted, or
  * (failed) is wrong. */
 bool kvt_row_sample(struct kvt_row *row);
@@ -41,6 +47,10 @@ bool kvt_row_sample(struct kvt_row *row);
  * and of what else sets rows apart). */
 void kvt_row_finish(struct kvt_row *row, const enum kvt_dim dims[], int count, double more_shape,
                     double apart);
+#define KVT_ROW_FINISH(row, more, apart, ...)                                                      \
+    kvt_row_finish(row, (const enum kvt_dim[]){__VA_ARGS__},                                       \
+                   sizeof((const enum kvt_dim[]){__VA_ARGS__}) / sizeof(enum kvt_dim), more,       \
+                   apart)
 
 /* The same for a row of kvtwin bench. Ceilings go to their place, and rows that are not ok or that
  * no step asks for are counted; both give false. */

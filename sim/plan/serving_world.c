@@ -10,16 +10,6 @@
 
 #define SUMMARY_BYTES (16 << 20)
 
-static bool is_layer(enum kvt_family family)
-{
-    return family >= KVT_FAMILY_LAYER_MLA_MOE && family <= KVT_FAMILY_LAYER_SPARSE;
-}
-
-static bool is_experts(enum kvt_family family)
-{
-    return family >= KVT_FAMILY_EXPERTS_BF16 && family <= KVT_FAMILY_EXPERTS_FP4;
-}
-
 /* The law of a constant that a whole step asks for. */
 static int32_t constant_law(const struct kvt_fleet_role *role, enum kvt_family family)
 {
@@ -45,12 +35,12 @@ static enum kvt_status find_places(const struct kvt_fleet_role *role,
     for (int32_t k = 0; k < step->count; k++) {
         const struct kvt_kernel *kernel = &step->kernels[k];
         int32_t law = (int32_t)(kernel->law - c->laws);
-        if (is_layer(kernel->law->family) && kernel->law->kind == KVT_LAW_CONSTANT &&
+        if (kvt_family_is_gap(kernel->law->family) && kernel->law->kind == KVT_LAW_CONSTANT &&
             kernel->count > layers) {
             layers = kernel->count;
             places->law[KVT_HOST_CONSTANT_LAYER] = law;
         }
-        if (is_experts(kernel->law->family) && kernel->count > experts) {
+        if (kvt_family_is_experts(kernel->law->family) && kernel->count > experts) {
             experts = kernel->count;
             places->law[KVT_HOST_CONSTANT_SKEW] = law;
         }
