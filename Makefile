@@ -284,7 +284,7 @@ coverage: ## branches of sim/ and runtime/ that the tests take; sources in build
 
 coverage-here: $(B)/kvtwin $(B)/check $(B)/replay $(B)/swarm $(ANOMALIES) $(if $(MPICC),$(B)/kvtwin-mpi.so)
 	$(Q)find $(B) -name '*.gcda' -delete
-	$(Q)$(B)/check --slow $(COVER_SUITES) >$(B)/check.log || { tail -n 40 $(B)/check.log; exit 1; }
+	$(Q)echo $(COVER_SUITES) | xargs -n 1 -P $$(nproc) $(B)/check --slow >$(B)/check.log || { tail -n 40 $(B)/check.log; exit 1; }
 	$(Q)for script in cli traces report completion; do tests/$$script.sh $(B)/kvtwin || exit 1; done
 	$(Q)tests/tutorial.sh $(B)/kvtwin docs/tutorial.md
 	$(Q)$(B)/replay

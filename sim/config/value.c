@@ -230,6 +230,7 @@ static bool parse_names(const struct kvt_rule *rule, const struct kvt_yaml *node
 static bool parse_text(const struct kvt_rule *rule, const struct kvt_yaml *node, void *field,
                        struct kvt_config_store *store, struct kvt_complaint *complaint)
 {
+    kvt_assert(store != NULL); /* no text of the table has a default, which would need a store */
     if (strlen(node->text) > TEXT_BYTES_MAX) {
         snprintf(complaint->text, sizeof complaint->text, "want at most %d bytes of text, got %zu",
                  TEXT_BYTES_MAX, strlen(node->text));
