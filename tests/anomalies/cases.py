@@ -83,6 +83,39 @@ CASES = [
     Case("validate", "validate tests/runtime/validate-tiny.yaml --short -q", []),
 ]
 
+# Commands that differ from those above in what they allocate, read and print: for --full and --paths.
+MORE = [
+    Case("simulate-split", "simulate configs/examples/mooncake-pd.yaml -q --set workload.trace=@/mooncake.jsonl -o $/run.h5 "
+         "--decisions --perfetto $/trace.json --log $/log.txt --resamples 2",
+         ["run.h5", "trace.json", "log.txt"]),
+    Case("incident", "inject configs/incidents/vllm-35219.yaml -q --set 'run.until=30 s' --format json", []),
+    Case("splitting", "inject configs/examples/rare.yaml --estimator splitting --trials 20 -q "
+         "--set 'run.until=20 s' --format json", []),
+    Case("importance", "inject configs/examples/rare.yaml --estimator importance --trials 4 -q "
+         "--set 'run.until=20 s'", []),
+    Case("inject-real", "inject configs/examples/faults-real.yaml --backend cpu --trials 1 -q "
+         "--set 'fleet.decode.guard={choices: [none, {tag-inband: {bits: 32}}]}' "
+         "--set 'faults.kinds=[late-write, partial-transfer]'", []),
+    Case("sweep-faults", "sweep configs/incidents/vllm-35219.yaml -q --set 'run.until=30 s' -o $/sweep.h5",
+         ["sweep.h5"], journals=True),
+    Case("plan-search", "plan configs/examples/plan.yaml -q --set plan.resamples=2 --set workload.open.requests=8 "
+         "--format json", []),
+    Case("report-faults", "report @/inject.h5 -o $/page.html", ["page.html"]),
+    Case("report-split", "report @/split.h5 -o $/page.html", ["page.html"]),
+    Case("diff-others", "diff @/run.h5 @/split.h5", []),
+    Case("capacity", f"capacity {QUICKSTART}", []),
+    Case("reproduce", "reproduce kimi-k2.6-fp8-kv --resamples 2 --format json", []),
+    Case("reproduce-serving", "reproduce --serving @/serving.csv --fit", []),
+    Case("reproduce-capacity", "reproduce --capacity @/capacity.csv", []),
+    Case("trace-stats", "trace stats @/mooncake.jsonl", []),
+    Case("trace-lengths", "trace generate --rate 5 --requests 9 --input-tokens from:@/two.csv "
+         "--output-tokens lognormal:30:90 --prefixes 2:0.5:16 -q -o $/load.csv", ["load.csv"]),
+    Case("model-show", "model show kimi-k2.6", []),
+    Case("config-print", "simulate configs/examples/mooncake-pd.yaml --print-config", []),
+    Case("config-explain", "config explain fleet.decode.guard", []),
+    Case("examples", "examples incidents", []),
+]
+
 # Runs long enough to be stopped at any of their stages.
 SLOW = [
     Case("simulate", f"simulate {QUICKSTART} -q --exact-steps -o $/run.h5 --decisions --log $/log.txt "
@@ -102,6 +135,16 @@ def prepare(world):
     """The inputs of the cases."""
     write = lambda name, text: open(f"{world.inputs}/{name}", "w").write(text)
     write("two.csv", "arrival_ms,input_tokens,output_tokens\n0,100,3\n5,70,2\n")
+    write("mooncake.jsonl", "".join(
+        f'{{"timestamp": {n * 1000}, "input_length": 1200, "output_length": 20, "hash_ids": [1, 2, {n + 3}]}}\n'
+        for n in range(4)))
+    write("serving.csv", "row_id,engine,engine_version,model,gpu,n_gpus,isl_tokens,osl_tokens,concurrency,"
+          "num_requests,tpot_ms\na,SGLang,0.5.9,Qwen3-4B,H100,1,100,20,1,3,9\n"
+          "b,SGLang,0.5.9,Qwen3-8B,H100,1,100,20,1,3,9\n")
+    write("capacity.csv", "row_id,engine,engine_version,model,gpu,gpu_mem_gb_nominal,n_gpus,tp,weight_dtype,"
+          "kv_dtype,mem_fraction,page_or_block_tokens,kv_tokens\n"
+          "a,SGLang,0.5.9,Qwen3-8B,H100,80,1,1,bf16,bf16,0.85,1,300000\n"
+          "b,vLLM,0.11,Qwen3-8B,H100,80,1,1,bf16,bf16,0.9,16,350000\n")
     write("my-cpu.yaml", "name: my-cpu\nmemory-visible: 16 GiB\nbandwidth: 60 GB/s\nbf16: 1 TFLOP/s\n")
     write(
         "hf.json",
@@ -159,14 +202,18 @@ def prepare(world):
         ("sweep", "sweep", ["fleet.serve.gpu=l40s", "workload.closed.requests=8",
                             "workload.closed.concurrency={choices: [1, 2]}"]),
         ("plan", "plan-split", ["plan.resamples=2", "workload.open.requests=8"]),
+        ("inject", "faults", ["faults.trials=2", "run.until=20 s", "faults.from=5 s", "faults.until=15 s",
+                              "fleet.decode.guard=fifo", "faults.kinds=[leak, stale-reader]"]),
     ):
         subprocess.run(
             [world.kvtwin, command, f"configs/examples/{config}.yaml", "-q", "-o", f"{world.inputs}/{command}.h5",
              *(word for text in sets for word in ("--set", text))],
             check=True, capture_output=True,
         )
-    subprocess.run(
-        [world.kvtwin, "simulate", QUICKSTART, "-q", "--set", f"workload.trace={world.inputs}/two.csv",
-         "-o", f"{world.inputs}/run.h5", "--decisions"],
-        check=True, capture_output=True,
-    )
+    for name, trace, config in (("run", "two.csv", QUICKSTART),
+                                ("split", "mooncake.jsonl", "configs/examples/mooncake-pd.yaml")):
+        subprocess.run(
+            [world.kvtwin, "simulate", config, "-q", "--set", f"workload.trace={world.inputs}/{trace}",
+             "-o", f"{world.inputs}/{name}.h5", "--decisions"],
+            check=True, capture_output=True,
+        )

@@ -32,7 +32,7 @@ import time
 sys.dont_write_bytecode = True
 import calls
 import moments
-from cases import CASES, SLOW, prepare
+from cases import CASES, MORE, SLOW, prepare
 from world import World
 
 PARTS = {
@@ -56,6 +56,8 @@ def main():
     parser.add_argument("--seed", type=int, default=int(time.time()))
     options = parser.parse_args()
     world = World(options)
+    if options.full or options.paths:
+        CASES.extend(MORE)
     if options.cases:
         CASES[:] = [case for case in CASES if case.name in options.cases.split(",")]
         SLOW[:] = [case for case in SLOW if case.name in options.cases.split(",")]
