@@ -1,6 +1,5 @@
 #include "cli/cli.h"
 
-#include <jansson.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "sim/base/assert.h"
+#include "sim/base/json.h"
 #include "sim/base/spelling.h"
 #include "sim/base/units.h"
 
@@ -96,13 +96,7 @@ bool kvt_cli_shows_progress(const struct kvt_cli *cli)
 
 enum kvt_status kvt_cli_print_json(struct json_t *object, size_t digits, struct kvt_err *err)
 {
-    char *text = json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(digits));
-    json_decref(object);
-    if (text == NULL)
-        return kvt_err_set(err, KVT_ENOMEM, "no memory for the result");
-    puts(text);
-    free(text);
-    return KVT_OK;
+    return kvt_json_print(object, digits, stdout, err);
 }
 
 void kvt_cli_say(const struct kvt_cli *cli, int32_t level, const char *format, ...)
@@ -147,7 +141,10 @@ static enum kvt_status unknown_command(const char *name, struct kvt_err *err)
 static enum kvt_status start(const struct kvt_cli *cli, struct kvt_err *err)
 {
     kvt_paranoid = kvt_paranoid || cli->paranoid;
-    return cli->command->run(cli, err);
+    kvt_json_begin();
+    enum kvt_status status = cli->command->run(cli, err);
+    bool said = status == KVT_OK || status == KVT_NEGATIVE;
+    return said && kvt_json_failed() ? kvt_json_check(err) : status;
 }
 
 static enum kvt_status run_command(const struct kvt_command *command, int argc, char *argv[],

@@ -43,7 +43,7 @@ static void print_json(const struct kvt_sweep *sweep)
         for (int32_t c = 0; sweep->message[i] == NULL && c < sweep->columns.count; c++)
             if (!isnan(kvt_sweep_value(sweep, c, i)))
                 json_object_set_new(row, sweep->columns.names[c],
-                                    kvt_number_json(kvt_sweep_value(sweep, c, i)));
+                                    kvt_json_real(kvt_sweep_value(sweep, c, i)));
         fputs(i > 0 ? ",\n  " : "\n  ", stdout);
         json_dumpf(row, stdout, JSON_REAL_PRECISION(12));
         json_decref(row);

@@ -315,17 +315,11 @@ static enum kvt_status stats_print_json(const struct stats_row rows[STATS_ROW_CO
                                         struct kvt_err *err)
 {
     json_t *object = json_object();
-    int failed = object == NULL;
     for (int32_t i = 0; i < STATS_ROW_COUNT; i++) {
         double value = rows[i].value;
         bool is_whole = value == floor(value);
-        failed |=
-            json_object_set_new(object, rows[i].name,
-                                is_whole ? json_integer((json_int_t)value) : json_real(value)) != 0;
-    }
-    if (failed) {
-        json_decref(object);
-        object = NULL;
+        json_object_set_new(object, rows[i].name,
+                            is_whole ? json_integer((json_int_t)value) : json_real(value));
     }
     return kvt_cli_print_json(object, 12, err);
 }

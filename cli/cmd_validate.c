@@ -122,9 +122,9 @@ static void print_text(const struct kvt_validation *v)
 static json_t *pair_json(const struct kvt_pair *pair)
 {
     json_t *object = json_object();
-    json_object_set_new(object, "predicted", kvt_number_json(pair->predicted));
-    json_object_set_new(object, "measured", kvt_number_json(pair->measured));
-    json_object_set_new(object, "error", kvt_number_json(pair->error));
+    json_object_set_new(object, "predicted", kvt_json_real(pair->predicted));
+    json_object_set_new(object, "measured", kvt_json_real(pair->measured));
+    json_object_set_new(object, "error", kvt_json_real(pair->error));
     return object;
 }
 
@@ -157,27 +157,26 @@ static json_t *steps_json(const struct kvt_validation *v)
     json_t *object = json_object();
     json_object_set_new(object, "count", json_integer(v->steps.count));
     json_object_set_new(object, "run", json_integer(v->steps_run));
-    json_object_set_new(object, "median_abs_error", kvt_number_json(v->steps.median));
-    json_object_set_new(object, "p90_abs_error", kvt_number_json(v->steps.p90));
-    json_object_set_new(object, "laws_median_abs_error", kvt_number_json(v->steps.laws_median));
-    json_object_set_new(object, "inside_interval", kvt_number_json(v->steps.inside));
+    json_object_set_new(object, "median_abs_error", kvt_json_real(v->steps.median));
+    json_object_set_new(object, "p90_abs_error", kvt_json_real(v->steps.p90));
+    json_object_set_new(object, "laws_median_abs_error", kvt_json_real(v->steps.laws_median));
+    json_object_set_new(object, "inside_interval", kvt_json_real(v->steps.inside));
     json_object_set_new(
         object, "interval",
-        json_pack("[o, o]", kvt_number_json(v->steps.low), kvt_number_json(v->steps.high)));
+        json_pack("[o, o]", kvt_json_real(v->steps.low), kvt_json_real(v->steps.high)));
     json_object_set_new(object, "blocks", json_integer(v->steps.blocks));
     json_object_set_new(object, "flagged", json_integer(v->steps.flagged));
-    json_object_set_new(object, "unflagged_median_abs_error",
-                        kvt_number_json(v->steps.calm_median));
+    json_object_set_new(object, "unflagged_median_abs_error", kvt_json_real(v->steps.calm_median));
     json_object_set_new(object, "decode_steps", json_integer(v->steps.decodes));
-    json_object_set_new(object, "median_decode_ms", kvt_number_json(1e3 * v->steps.decode_s));
+    json_object_set_new(object, "median_decode_ms", kvt_json_real(1e3 * v->steps.decode_s));
     return object;
 }
 
 static json_t *canary_json(const struct kvt_validation *v)
 {
-    return json_pack("{s:o, s:o, s:o, s:i, s:b}", "median", kvt_number_json(v->canary.median),
-                     "low", kvt_number_json(v->canary.low), "high", kvt_number_json(v->canary.high),
-                     "shifts", (int)v->canary.shifts, "pinned", (int)v->pinned);
+    return json_pack("{s:o, s:o, s:o, s:i, s:b}", "median", kvt_json_real(v->canary.median), "low",
+                     kvt_json_real(v->canary.low), "high", kvt_json_real(v->canary.high), "shifts",
+                     (int)v->canary.shifts, "pinned", (int)v->pinned);
 }
 
 static json_t *kernels_json(const struct kvt_validation *v)
@@ -191,23 +190,22 @@ static json_t *kernels_json(const struct kvt_validation *v)
             json_array_append_new(rows,
                                   json_pack("{s:s, s:s, s:o, s:o, s:o, s:o}", "role",
                                             kvt_role_names[role], "family", kvt_factor_names[f],
-                                            "laws_s", kvt_number_json(miss->laws_s), "predicted_s",
-                                            kvt_number_json(miss->predicted_s), "measured_s",
-                                            kvt_number_json(miss->measured_s), "share_of_steps",
-                                            kvt_number_json(miss->share)));
+                                            "laws_s", kvt_json_real(miss->laws_s), "predicted_s",
+                                            kvt_json_real(miss->predicted_s), "measured_s",
+                                            kvt_json_real(miss->measured_s), "share_of_steps",
+                                            kvt_json_real(miss->share)));
         }
     return rows;
 }
 
 static json_t *tags_json(const struct kvt_validation *v)
 {
-    return json_pack("{s:o, s:o, s:[o, o], s:I, s:I, s:I}", "predicted_overhead",
-                     kvt_number_json(v->tag_check.predicted), "measured_overhead",
-                     kvt_number_json(v->tag_check.measured), "interval",
-                     kvt_number_json(v->tag_check.low), kvt_number_json(v->tag_check.high), "pairs",
-                     (json_int_t)v->tag_check.pairs, "pages_checked",
-                     (json_int_t)v->tag_check.pages_checked, "failures",
-                     (json_int_t)v->tag_check.failures);
+    return json_pack(
+        "{s:o, s:o, s:[o, o], s:I, s:I, s:I}", "predicted_overhead",
+        kvt_json_real(v->tag_check.predicted), "measured_overhead",
+        kvt_json_real(v->tag_check.measured), "interval", kvt_json_real(v->tag_check.low),
+        kvt_json_real(v->tag_check.high), "pairs", (json_int_t)v->tag_check.pairs, "pages_checked",
+        (json_int_t)v->tag_check.pages_checked, "failures", (json_int_t)v->tag_check.failures);
 }
 
 static json_t *decision_json(const struct kvt_decision *decision)
@@ -254,7 +252,7 @@ static enum kvt_status print_json(const struct kvt_validation *v, const char *ba
     json_object_set_new(object, "capacity", capacity_json(v));
     json_object_set_new(object, "steps", steps_json(v));
     json_object_set_new(object, "repeat",
-                        json_pack("{s:o}", "median_abs_error", kvt_number_json(v->repeat_median)));
+                        json_pack("{s:o}", "median_abs_error", kvt_json_real(v->repeat_median)));
     json_object_set_new(object, "read_ratio", canary_json(v));
     json_object_set_new(object, "kernels", kernels_json(v));
     json_object_set_new(object, "tag_check", tags_json(v));

@@ -6,11 +6,6 @@
 
 #include "sim/base/assert.h"
 
-json_t *kvt_number_json(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 void kvt_csv_field(FILE *file, const char *text)
 {
     if (strpbrk(text, ",\"\n\r") == NULL) {
@@ -71,13 +66,10 @@ void kvt_field_hide(struct kvt_fields *fields)
     fields->list[fields->count - 1].printed = false;
 }
 
-/* Paths need not be UTF-8, as JSON must be: such a text is null. */
 static void print_text(const char *text, FILE *out)
 {
-    json_t *value = text != NULL ? json_string(text) : NULL;
-    if (value == NULL)
-        value = json_null();
-    json_dumpf(value, out, JSON_ENCODE_ANY);
+    json_t *value = text != NULL ? kvt_json_text(text) : json_null();
+    (void)json_dumpf(value, out, JSON_ENCODE_ANY);
     json_decref(value);
 }
 

@@ -8,14 +8,13 @@
 #ifndef KVT_CLI_FIELDS_H
 #define KVT_CLI_FIELDS_H
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
-/* ---- one value ---- */
+#include "sim/base/json.h"
 
-json_t *kvt_number_json(double value);
+/* ---- one value ---- */
 
 /* A text, in quotes where it needs them. */
 void kvt_csv_field(FILE *file, const char *text);

@@ -252,7 +252,7 @@ static json_t *metrics_json(const struct kvt_search *search, const struct kvt_ca
     json_t *metrics = json_object();
     for (int32_t m = 0; m < search->columns.count; m++)
         if (!isnan(c->values[m]))
-            json_object_set_new(metrics, search->columns.names[m], kvt_number_json(c->values[m]));
+            json_object_set_new(metrics, search->columns.names[m], kvt_json_real(c->values[m]));
     return metrics;
 }
 
@@ -267,13 +267,13 @@ static json_t *candidate_json(const struct kvt_search *search, const struct kvt_
     }
     json_object_set_new(object, "state", json_string(kvt_candidate_state_names[c->state]));
     json_object_set_new(object, "gpus", json_integer(c->gpus));
-    json_object_set_new(object, "cost_usd_per_h", kvt_number_json(c->usd_per_h));
+    json_object_set_new(object, "cost_usd_per_h", kvt_json_real(c->usd_per_h));
     if (number >= 0)
-        json_object_set_new(object, "objective", kvt_number_json(c->objective));
+        json_object_set_new(object, "objective", kvt_json_real(c->objective));
     json_object_set_new(object, "limited_by", json_string(c->limit));
-    json_object_set_new(object, "worst_of_bound", kvt_number_json(c->worst));
+    json_object_set_new(object, "worst_of_bound", kvt_json_real(c->worst));
     json_object_set_new(object, "confidence",
-                        kvt_number_json(number >= 0 ? c->confidence : (double)NAN));
+                        kvt_json_real(number >= 0 ? c->confidence : (double)NAN));
     json_object_set_new(object, "message", json_string(c->message));
     json_object_set_new(object, "metrics", metrics_json(search, c));
     return object;
@@ -311,8 +311,8 @@ void kvt_plan_print_json(const struct kvt_search *search, FILE *out)
     json_object_set_new(object, "closest", numbered_json(search, search->closest));
     json_object_set_new(object, "next_cheaper", numbered_json(search, search->cheaper));
     json_object_set_new(object, "one_more_replica", more);
-    json_object_set_new(object, "goodput_factor", kvt_number_json(search->carries));
-    json_object_set_new(object, "goodput_rate", kvt_number_json(search->carries * search->rate));
+    json_object_set_new(object, "goodput_factor", kvt_json_real(search->carries));
+    json_object_set_new(object, "goodput_rate", kvt_json_real(search->carries * search->rate));
     json_object_set_new(object, "pareto", front);
     json_object_set_new(object, "candidates", json_integer(search->count));
     json_object_set_new(object, "evaluated", json_integer(search->evaluated));

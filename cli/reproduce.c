@@ -191,23 +191,21 @@ static json_t *row_json(const struct kvt_reproduced *row, bool published, bool f
     json_t *object = json_object();
     json_object_set_new(object, published ? "name" : "row_id", json_string(row->row));
     json_object_set_new(object, "metric", json_string(row->metric));
-    json_object_set_new(object, published ? "published" : "observed",
-                        kvt_number_json(row->observed));
+    json_object_set_new(object, published ? "published" : "observed", kvt_json_real(row->observed));
     json_object_set_new(object, published ? "simulated" : "predicted",
-                        kvt_number_json(row->predicted));
+                        kvt_json_real(row->predicted));
     if (published || !isnan(row->low)) {
-        json_object_set_new(object, "low", kvt_number_json(row->low));
-        json_object_set_new(object, "high", kvt_number_json(row->high));
+        json_object_set_new(object, "low", kvt_json_real(row->low));
+        json_object_set_new(object, "high", kvt_json_real(row->high));
     }
-    json_object_set_new(object, "error", kvt_number_json(row_error(row)));
+    json_object_set_new(object, "error", kvt_json_real(row_error(row)));
     if (fitted) {
-        json_object_set_new(object, "unfitted", kvt_number_json(row->unfitted));
-        json_object_set_new(object, "unfitted_error",
-                            kvt_number_json(error_of(row, row->unfitted)));
+        json_object_set_new(object, "unfitted", kvt_json_real(row->unfitted));
+        json_object_set_new(object, "unfitted_error", kvt_json_real(error_of(row, row->unfitted)));
         json_object_set_new(object, "reliable", json_boolean(row->reliable));
     }
     if (!isnan(row->pool_error))
-        json_object_set_new(object, "pool_error_of_memory", kvt_number_json(row->pool_error));
+        json_object_set_new(object, "pool_error_of_memory", kvt_json_real(row->pool_error));
     json_object_set_new(object, "kind", json_string(row->kind));
     if (!published || !row->supported)
         json_object_set_new(object, "status", json_string(row->supported ? "ok" : "unsupported"));
@@ -226,8 +224,8 @@ static json_t *constants_json(const struct kvt_reproduced_list *list)
         json_object_set_new(one, "gpu", json_string(c->gpu));
         json_object_set_new(one, "left_out",
                             c->left_out[0] != '\0' ? json_string(c->left_out) : json_null());
-        json_object_set_new(one, "layer_us", kvt_number_json(c->layer * 1e6));
-        json_object_set_new(one, "request_ms", kvt_number_json(c->request * 1e3));
+        json_object_set_new(one, "layer_us", kvt_json_real(c->layer * 1e6));
+        json_object_set_new(one, "request_ms", kvt_json_real(c->request * 1e3));
         json_object_set_new(one, "points", json_integer(c->points));
         json_object_set_new(one, "models", json_integer(c->models));
         json_array_append_new(all, one);
@@ -242,10 +240,10 @@ static json_t *metrics_json(const struct metric metrics[], int32_t count)
         json_t *one = json_object();
         json_object_set_new(one, "supported_rows", json_integer(metrics[m].supported));
         json_object_set_new(one, "compared_rows", json_integer(metrics[m].compared));
-        json_object_set_new(one, "median_abs_error", kvt_number_json(metrics[m].median));
-        json_object_set_new(one, "p90_abs_error", kvt_number_json(metrics[m].p90));
+        json_object_set_new(one, "median_abs_error", kvt_json_real(metrics[m].median));
+        json_object_set_new(one, "p90_abs_error", kvt_json_real(metrics[m].p90));
         if (metrics[m].with > 0)
-            json_object_set_new(one, "inside_interval", kvt_number_json(share_inside(&metrics[m])));
+            json_object_set_new(one, "inside_interval", kvt_json_real(share_inside(&metrics[m])));
         json_object_set_new(by_metric, metrics[m].name, one);
     }
     return by_metric;

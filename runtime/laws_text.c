@@ -1,6 +1,6 @@
 #include "runtime/laws_text.h"
 
-#include <gsl/gsl_multifit.h>
+#include <gsl/gsl_linalg.h>
 #include <gsl/gsl_sort.h>
 #include <gsl/gsl_statistics.h>
 #include <inttypes.h>
@@ -181,6 +181,26 @@ static void want_all(struct laws *laws, const struct kvt_replica_spec *spec, int
 
 /* ---- laws ----------------------------------------------------------------------------------- */
 
+/* x of least |a x - b|, of rows x columns; what the rows do not tell is 0. a is overwritten. By QR
+ * with pivots, which needs no memory: the SVD of GSL's own fit crashes where there is none. */
+static void least_squares(double a[], const double b[], size_t rows, size_t columns, double x[])
+{
+    double tau[TERMS_MAX], norm[TERMS_MAX], rest[POINTS_MAX];
+    size_t order[TERMS_MAX];
+    int sign;
+    gsl_matrix_view qr = gsl_matrix_view_array(a, rows, columns);
+    gsl_vector_const_view right = gsl_vector_const_view_array(b, rows);
+    gsl_vector_view found = gsl_vector_view_array(x, columns);
+    gsl_vector_view left = gsl_vector_view_array(rest, rows);
+    gsl_vector_view t = gsl_vector_view_array(tau, columns);
+    gsl_vector_view n = gsl_vector_view_array(norm, columns);
+    gsl_permutation pivots = {.size = columns, .data = order};
+    gsl_linalg_QRPT_decomp(&qr.matrix, &t.vector, &pivots, &sign, &n.vector);
+    size_t rank = gsl_linalg_QRPT_rank(&qr.matrix, -1.0);
+    gsl_linalg_QRPT_lssolve2(&qr.matrix, &t.vector, &pivots, &right.vector, rank, &found.vector,
+                             &left.vector);
+}
+
 /* Coefficients >= 0 of y ~ sum of term * coefficient, errors relative to y. */
 static void fit(double term[][TERMS_MAX], const double y[], int32_t count, int32_t terms,
                 double coefficient[TERMS_MAX])
@@ -197,31 +217,21 @@ static void fit(double term[][TERMS_MAX], const double y[], int32_t count, int32
                 column[columns++] = t;
         if (columns == 0 || count < columns)
             return;
-        gsl_matrix *x = gsl_matrix_alloc((size_t)count, (size_t)columns);
-        gsl_vector *b = gsl_vector_alloc((size_t)count), *c = gsl_vector_alloc((size_t)columns);
-        gsl_matrix *cov = gsl_matrix_alloc((size_t)columns, (size_t)columns);
-        gsl_multifit_linear_workspace *work =
-            gsl_multifit_linear_alloc((size_t)count, (size_t)columns);
-        double chi;
+        double one[POINTS_MAX], scaled[POINTS_MAX * TERMS_MAX], found[TERMS_MAX];
         for (int32_t i = 0; i < count; i++) {
-            gsl_vector_set(b, (size_t)i, 1);
+            one[i] = 1;
             for (int32_t j = 0; j < columns; j++)
-                gsl_matrix_set(x, (size_t)i, (size_t)j, term[i][column[j]] / y[i]);
+                scaled[i * columns + j] = term[i][column[j]] / y[i];
         }
-        gsl_multifit_linear(x, b, c, cov, &chi, work);
+        least_squares(scaled, one, (size_t)count, (size_t)columns, found);
         double least = 0;
         for (int32_t j = 0; j < columns; j++) {
-            coefficient[column[j]] = gsl_vector_get(c, (size_t)j);
-            if (coefficient[column[j]] < least) {
-                least = coefficient[column[j]];
+            coefficient[column[j]] = found[j];
+            if (found[j] < least) {
+                least = found[j];
                 worst = column[j];
             }
         }
-        gsl_multifit_linear_free(work);
-        gsl_matrix_free(cov);
-        gsl_matrix_free(x);
-        gsl_vector_free(b);
-        gsl_vector_free(c);
         if (worst < 0)
             return;
         used[worst] = false;

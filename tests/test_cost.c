@@ -418,7 +418,10 @@ static void the_explained_step_names_its_laws(void)
     CHECK_HOLDS(text, "1.03 us per expert hit", "the source of a law that was used");
     CHECK(strstr(text, "nan") == NULL);
     free(text);
-    text = kvt_step_json(&step, &c);
+    struct kvt_err err = {0};
+    out = open_memstream(&text, &count);
+    CHECK_OK(kvt_step_json(&step, &c, out, &err), err);
+    fclose(out);
     CHECK_HOLDS(text, "\"name\": \"mla decode\"", "");
     CHECK_HOLDS(text, "\"limit\": \"memory\"", "");
     free(text);

@@ -159,9 +159,11 @@ double kvt_experts_fullest(double experts, double hit, double ranks);
 /* The window of the model's windowed or sparse layers (the widest), 0 when there are none. */
 int32_t kvt_step_window(const struct kvt_model *model);
 
-/* The list as a table, and as one JSON object (malloc'ed, NULL without memory). */
+/* The list as a table, and as one JSON object (KVT_ENOMEM). */
 void kvt_step_print(const struct kvt_kernel_list *step, const struct kvt_calibration *calibration,
                     FILE *out);
-char *kvt_step_json(const struct kvt_kernel_list *step, const struct kvt_calibration *calibration);
+enum kvt_status kvt_step_json(const struct kvt_kernel_list *step,
+                              const struct kvt_calibration *calibration, FILE *out,
+                              struct kvt_err *err);
 
 #endif

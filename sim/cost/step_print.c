@@ -1,8 +1,8 @@
 /* A step's list for people and for programs. */
 #include <inttypes.h>
-#include <jansson.h>
 #include <string.h>
 
+#include "sim/base/json.h"
 #include "sim/cost/step.h"
 
 static void print_shape(const struct kvt_kernel *kernel, char *out, size_t bytes)
@@ -78,8 +78,11 @@ static json_t *kernel_json(const struct kvt_kernel *k)
                      "law", law);
 }
 
-char *kvt_step_json(const struct kvt_kernel_list *step, const struct kvt_calibration *calibration)
+enum kvt_status kvt_step_json(const struct kvt_kernel_list *step,
+                              const struct kvt_calibration *calibration, FILE *out,
+                              struct kvt_err *err)
 {
+    kvt_json_begin();
     json_t *kernels = json_array();
     for (int32_t i = 0; i < step->count; i++)
         json_array_append_new(kernels, kernel_json(&step->kernels[i]));
@@ -89,7 +92,5 @@ char *kvt_step_json(const struct kvt_kernel_list *step, const struct kvt_calibra
                   "calibration", "name", calibration->name, "gpu", calibration->gpu, "stack",
                   calibration->stack, "version", calibration->version, "source",
                   calibration->source, "kernels", kernels);
-    char *text = root != NULL ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
-    json_decref(root);
-    return text;
+    return kvt_json_print(root, 9, out, err);
 }

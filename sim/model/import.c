@@ -3,7 +3,6 @@
  */
 #include "sim/model/import.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -291,18 +290,19 @@ static json_t *parse(struct kvt_import *import, const char *file, const char *te
     }
     memcpy(copy, text, strlen(text) + 1);
     kvt_import_clean(copy);
-    errno = 0; /* jansson takes a lack of memory for a mistake in the text */
+    kvt_json_begin(); /* jansson takes a lack of memory for a mistake in the text */
     json_t *root = json_loads(copy, JSON_REJECT_DUPLICATES, &error);
-    bool memory = root != NULL || errno != ENOMEM;
     free(copy);
-    if (!memory)
+    if (kvt_json_failed()) {
         kvt_err_set(import->err, KVT_ENOMEM, "%s: no memory to read it", file);
-    else if (root == NULL)
+        json_decref(root);
+        root = NULL;
+    } else if (root == NULL) {
         kvt_err_at(import->err, KVT_ECONFIG,
                    (struct kvt_where){file, error.line > 0 ? error.line : 0,
                                       error.column > 0 ? error.column : 0},
                    "bad JSON: %s", error.text);
-    else if (!json_is_object(root)) {
+    } else if (!json_is_object(root)) {
         kvt_err_at(import->err, KVT_ECONFIG, (struct kvt_where){.file = file},
                    "want a JSON object");
         json_decref(root);

@@ -7,9 +7,9 @@
 #ifndef KVT_MODEL_IMPORT_H
 #define KVT_MODEL_IMPORT_H
 
-#include <jansson.h>
 #include <stdio.h>
 
+#include "sim/base/json.h"
 #include "sim/model/model.h"
 
 #define IMPORT_LAYERS_MAX 1024

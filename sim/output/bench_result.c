@@ -1,12 +1,11 @@
 #include "sim/output/bench_result.h"
 
-#include <errno.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "sim/base/file.h"
+#include "sim/base/json.h"
 
 #define BENCH_BYTES_MAX ((size_t)1 << 30)
 #define RUNS_MAX        4096
@@ -380,10 +379,11 @@ enum kvt_status kvt_bench_file_parse(struct kvt_bench_file *file, const char *pa
     while (at < count && status == KVT_OK) {
         json_error_t why;
         struct kvt_where where = {.file = path, .line = line};
-        errno = 0; /* jansson takes a lack of memory for a mistake in the text */
+        kvt_json_begin(); /* jansson takes a lack of memory for a mistake in the text */
         json_t *object =
             json_loadb(text + at, count - at, JSON_DISABLE_EOF_CHECK | JSON_DECODE_ANY, &why);
-        if (object == NULL && errno == ENOMEM) {
+        if (kvt_json_failed()) {
+            json_decref(object);
             status = kvt_err_set(err, KVT_ENOMEM, "%s: no memory to read it", path);
             break;
         }

@@ -3,10 +3,10 @@
  */
 #include <csv.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <math.h>
 #include <string.h>
 
+#include "sim/base/json.h"
 #include "sim/output/compare.h"
 #include "sim/output/log.h"
 #include "sim/output/parts.h"
@@ -147,12 +147,7 @@ static json_t *side_json(const struct kvt_pair *pair, int side)
     return pair->is_number ? kvt_json_real(pair->number[side]) : kvt_json_text(pair->text[side]);
 }
 
-static bool put(json_t *object, const char *key, json_t *value)
-{
-    return json_object_set_new(object, key, value) == 0;
-}
-
-static json_t *pairs_json(const struct kvt_pairs *pairs, bool all, bool *whole)
+static json_t *pairs_json(const struct kvt_pairs *pairs, bool all)
 {
     json_t *list = json_array();
     for (int32_t i = 0; i < pairs->count; i++) {
@@ -162,65 +157,65 @@ static json_t *pairs_json(const struct kvt_pairs *pairs, bool all, bool *whole)
         double value;
         bool has_value = relative(pair, &value);
         json_t *row = json_object();
-        *whole = put(row, "name", kvt_json_text(pair->name)) && put(row, "a", side_json(pair, 0)) &&
-                 put(row, "b", side_json(pair, 1)) &&
-                 put(row, "difference", has_value ? json_real(value) : json_null()) &&
-                 put(row, "equal", json_boolean(pair->equal)) &&
-                 json_array_append_new(list, row) == 0 && *whole;
+        json_object_set_new(row, "name", kvt_json_text(pair->name));
+        json_object_set_new(row, "a", side_json(pair, 0));
+        json_object_set_new(row, "b", side_json(pair, 1));
+        json_object_set_new(row, "difference", has_value ? json_real(value) : json_null());
+        json_object_set_new(row, "equal", json_boolean(pair->equal));
+        json_array_append_new(list, row);
     }
     return list;
 }
 
-static json_t *record_json(const struct kvt_comparison *c, int side, int32_t i, bool *whole)
+static json_t *record_json(const struct kvt_comparison *c, int side, int32_t i)
 {
     const struct kvt_run_reader *run = &c->runs[side];
     const struct kvt_decision *record = &c->context[side][i];
     bool known = record->kind >= 0 && record->kind < KVT_DECISION_KINDS;
     bool named = record->replica >= 0 && record->replica < run->name_count;
     json_t *row = json_object();
-    *whole =
-        put(row, "index", json_integer(c->context_first + i)) &&
-        put(row, "ticks", json_integer(record->time)) &&
-        put(row, "time_s", json_real(kvt_seconds_from_ticks(record->time))) &&
-        put(row, "request", json_integer(record->request)) &&
-        put(row, "replica", kvt_json_text(named ? run->names[record->replica] : "router")) &&
-        put(row, "kind",
-            json_string(known ? kvt_decision_name((enum kvt_decision_kind)record->kind) : "?")) &&
-        put(row, "count", json_integer(record->count)) && *whole;
+    json_object_set_new(row, "index", json_integer(c->context_first + i));
+    json_object_set_new(row, "ticks", json_integer(record->time));
+    json_object_set_new(row, "time_s", json_real(kvt_seconds_from_ticks(record->time)));
+    json_object_set_new(row, "request", json_integer(record->request));
+    json_object_set_new(row, "replica",
+                        kvt_json_text(named ? run->names[record->replica] : "router"));
+    json_object_set_new(
+        row, "kind",
+        json_string(known ? kvt_decision_name((enum kvt_decision_kind)record->kind) : "?"));
+    json_object_set_new(row, "count", json_integer(record->count));
     return row;
 }
 
-static json_t *decisions_json(const struct kvt_comparison *c, bool *whole)
+static json_t *decisions_json(const struct kvt_comparison *c)
 {
     static const char *const keys[2] = {"a", "b"}, *const counts[2] = {"count_a", "count_b"};
     json_t *object = json_object();
     for (int side = 0; side < 2; side++)
-        *whole = put(object, counts[side],
-                     c->logged[side] ? json_integer(c->runs[side].decision_count) : json_null()) &&
-                 *whole;
+        json_object_set_new(object, counts[side],
+                            c->logged[side] ? json_integer(c->runs[side].decision_count)
+                                            : json_null());
     bool compared = c->logged[0] && c->logged[1];
-    *whole =
-        put(object, "equal", compared ? json_boolean(c->logs_equal) : json_null()) &&
-        put(object, "divergence", c->divergence >= 0 ? json_integer(c->divergence) : json_null()) &&
-        *whole;
+    json_object_set_new(object, "equal", compared ? json_boolean(c->logs_equal) : json_null());
+    json_object_set_new(object, "divergence",
+                        c->divergence >= 0 ? json_integer(c->divergence) : json_null());
     for (int side = 0; side < 2 && c->divergence >= 0; side++) {
         json_t *list = json_array();
         for (int32_t i = 0; i < c->context_count[side]; i++)
-            *whole = json_array_append_new(list, record_json(c, side, i, whole)) == 0 && *whole;
-        *whole = put(object, keys[side], list) && *whole;
+            json_array_append_new(list, record_json(c, side, i));
+        json_object_set_new(object, keys[side], list);
     }
     return object;
 }
 
-static json_t *requests_json(const struct kvt_comparison *c, bool *whole)
+static json_t *requests_json(const struct kvt_comparison *c)
 {
     json_t *object = json_object();
-    *whole = put(object, "count_a", json_integer(c->request_count[0])) &&
-             put(object, "count_b", json_integer(c->request_count[1])) &&
-             put(object, "different", json_integer(c->requests_different)) &&
-             put(object, "first",
-                 c->first_different >= 0 ? json_integer(c->first_different) : json_null()) &&
-             *whole;
+    json_object_set_new(object, "count_a", json_integer(c->request_count[0]));
+    json_object_set_new(object, "count_b", json_integer(c->request_count[1]));
+    json_object_set_new(object, "different", json_integer(c->requests_different));
+    json_object_set_new(object, "first",
+                        c->first_different >= 0 ? json_integer(c->first_different) : json_null());
     return object;
 }
 
@@ -228,21 +223,17 @@ enum kvt_status kvt_comparison_json(const struct kvt_comparison *comparison, FIL
                                     struct kvt_err *err)
 {
     const struct kvt_comparison *c = comparison;
-    bool whole = true;
+    kvt_json_begin();
     json_t *object = json_object();
-    whole = put(object, "equal", json_boolean(c->equal)) &&
-            put(object, "a", kvt_json_text(c->runs[0].path)) &&
-            put(object, "b", kvt_json_text(c->runs[1].path)) &&
-            put(object, "decisions", decisions_json(c, &whole)) && whole;
-    whole = put(object, "requests", requests_json(c, &whole)) && whole;
-    whole = put(object, "metrics", pairs_json(&c->metrics, true, &whole)) && whole;
-    whole = put(object, "config", pairs_json(&c->config, false, &whole)) && whole;
-    whole = put(object, "meta", pairs_json(&c->meta, false, &whole)) && whole;
-    if (whole)
-        (void)json_dumpf(object, file, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
-    fputc('\n', file);
-    json_decref(object);
-    return whole ? KVT_OK : kvt_err_set(err, KVT_ENOMEM, "no memory for the JSON output");
+    json_object_set_new(object, "equal", json_boolean(c->equal));
+    json_object_set_new(object, "a", kvt_json_text(c->runs[0].path));
+    json_object_set_new(object, "b", kvt_json_text(c->runs[1].path));
+    json_object_set_new(object, "decisions", decisions_json(c));
+    json_object_set_new(object, "requests", requests_json(c));
+    json_object_set_new(object, "metrics", pairs_json(&c->metrics, true));
+    json_object_set_new(object, "config", pairs_json(&c->config, false));
+    json_object_set_new(object, "meta", pairs_json(&c->meta, false));
+    return kvt_json_print(object, 12, file, err);
 }
 
 /* ---- CSV ---- */

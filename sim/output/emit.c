@@ -1,12 +1,12 @@
 /*
  * emit.c - a summary for programs: JSON and CSV
  */
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
 #include "sim/base/assert.h"
+#include "sim/base/json.h"
 #include "sim/output/parts.h"
 
 const char *kvt_percentile_print(double percentile, char *out, size_t size_bytes)
@@ -93,27 +93,6 @@ int32_t kvt_timing_list(const struct kvt_result *result, struct kvt_metric out[K
 
 /* ---- JSON ---- */
 
-json_t *kvt_json_text(const char *text)
-{
-    int before = errno;
-    errno = 0;
-    json_t *value = json_string(text);
-    bool full = errno == ENOMEM;
-    errno = full ? ENOMEM : before;
-    if (value != NULL || full)
-        return value;
-    char ascii[256];
-    snprintf(ascii, sizeof ascii, "%s", text);
-    for (char *c = ascii; *c != '\0'; c++)
-        *c = (unsigned char)*c < 128 ? *c : '?';
-    return json_string(ascii);
-}
-
-json_t *kvt_json_real(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 static json_t *metric_json(const struct kvt_metric *metric)
 {
     if (!metric->has_value)
@@ -122,34 +101,28 @@ static json_t *metric_json(const struct kvt_metric *metric)
     case KVT_METRIC_COUNT:
         return json_integer(metric->count);
     case KVT_METRIC_REAL:
-        return json_real(metric->real);
+        return kvt_json_real(metric->real);
     case KVT_METRIC_TEXT:
-        return json_string(metric->text);
+        return kvt_json_text(metric->text);
     case KVT_METRIC_TRUTH:
         return json_boolean(metric->count != 0);
     }
     kvt_unreachable();
 }
 
-/* Like json_object_set_new, but remembers a failure in *whole. */
-static void put(json_t *object, const char *key, json_t *value, bool *whole)
+static void put_metric(json_t *object, const struct kvt_metric *metric)
 {
-    *whole = json_object_set_new(object, key, value) == 0 && *whole;
-}
-
-static void put_metric(json_t *object, const struct kvt_metric *metric, bool *whole)
-{
-    put(object, metric->name, metric_json(metric), whole);
+    json_object_set_new(object, metric->name, metric_json(metric));
     if (!metric->has_interval)
         return;
     char name[56];
     snprintf(name, sizeof name, "%s_low", metric->name);
-    put(object, name, json_real(metric->low), whole);
+    json_object_set_new(object, name, kvt_json_real(metric->low));
     snprintf(name, sizeof name, "%s_high", metric->name);
-    put(object, name, json_real(metric->high), whole);
+    json_object_set_new(object, name, kvt_json_real(metric->high));
 }
 
-static json_t *slo_json(const struct kvt_summary *s, bool *whole)
+static json_t *slo_json(const struct kvt_summary *s)
 {
     json_t *list = json_array();
     for (int32_t i = 0; i < s->result->slo_count; i++) {
@@ -157,38 +130,40 @@ static json_t *slo_json(const struct kvt_summary *s, bool *whole)
         bool judged = s->latencies[bound->latency].count > 0;
         char percentile[16];
         json_t *row = json_object();
-        put(row, "metric", json_string(kvt_latency_keys[bound->latency]), whole);
+        json_object_set_new(row, "metric", json_string(kvt_latency_keys[bound->latency]));
         kvt_percentile_print(bound->percentile, percentile, sizeof percentile);
-        put(row, "percentile", json_string(percentile), whole);
-        put(row, "target_ms", json_real((double)bound->limit / (double)KVT_TICKS_PER_MS), whole);
-        put(row, "value_ms", judged ? json_real(s->slo_value_ms[i]) : json_null(), whole);
+        json_object_set_new(row, "percentile", json_string(percentile));
+        json_object_set_new(row, "target_ms",
+                            kvt_json_real((double)bound->limit / (double)KVT_TICKS_PER_MS));
+        json_object_set_new(row, "value_ms",
+                            judged ? kvt_json_real(s->slo_value_ms[i]) : json_null());
         char name[48];
         snprintf(name, sizeof name, "slo_%s_%s_ms", kvt_latency_keys[bound->latency], percentile);
         const struct kvt_metric *value = kvt_summary_find(s, name);
         if (value != NULL && value->has_interval) {
-            put(row, "value_ms_low", json_real(value->low), whole);
-            put(row, "value_ms_high", json_real(value->high), whole);
+            json_object_set_new(row, "value_ms_low", kvt_json_real(value->low));
+            json_object_set_new(row, "value_ms_high", kvt_json_real(value->high));
         }
-        put(row, "met", json_boolean(s->slo_met[i]), whole);
-        *whole = json_array_append_new(list, row) == 0 && *whole;
+        json_object_set_new(row, "met", json_boolean(s->slo_met[i]));
+        json_array_append_new(list, row);
     }
     return list;
 }
 
-static json_t *tenants_json(const struct kvt_summary *s, bool *whole)
+static json_t *tenants_json(const struct kvt_summary *s)
 {
     json_t *list = json_array();
     for (int32_t t = 0; t < s->result->tenants; t++) {
         json_t *row = json_object();
-        put(row, "arrived", json_integer(s->tenants[t].arrived), whole);
+        json_object_set_new(row, "arrived", json_integer(s->tenants[t].arrived));
         for (int32_t f = KVT_FATE_RUNNING; f < KVT_FATE_COUNT; f++)
-            put(row, kvt_fate_names[f], json_integer(s->tenants[t].fates[f]), whole);
-        *whole = json_array_append_new(list, row) == 0 && *whole;
+            json_object_set_new(row, kvt_fate_names[f], json_integer(s->tenants[t].fates[f]));
+        json_array_append_new(list, row);
     }
     return list;
 }
 
-static json_t *replicas_json(const struct kvt_result *r, bool *whole)
+static json_t *replicas_json(const struct kvt_result *r)
 {
     static const char *const gauges[KVT_GAUGE_COUNT] = {"mean_running", "mean_waiting",
                                                         "mean_pages"};
@@ -196,18 +171,19 @@ static json_t *replicas_json(const struct kvt_result *r, bool *whole)
     for (int32_t i = 0; i < r->replica_count; i++) {
         const struct kvt_result_replica *replica = &r->replicas[i];
         json_t *row = json_object();
-        put(row, "name", kvt_json_text(replica->name), whole);
+        json_object_set_new(row, "name", kvt_json_text(replica->name));
         double busy = r->end > 0 ? (double)replica->busy / (double)r->end : 0;
-        put(row, "busy_fraction", json_real(busy), whole);
+        json_object_set_new(row, "busy_fraction", kvt_json_real(busy));
         for (int32_t g = 0; replica->series != NULL && g < KVT_GAUGE_COUNT; g++)
-            put(row, gauges[g], json_real(kvt_series_mean_all(replica->series, (enum kvt_gauge)g)),
-                whole);
-        put(row, "pages", json_integer(replica->pages), whole);
-        put(row, "pages_peak", json_integer(replica->pages_peak), whole);
-        put(row, "steps", json_integer(replica->steps), whole);
-        put(row, "preemptions", json_integer(replica->preemptions), whole);
-        put(row, "evictions", json_integer(replica->evictions), whole);
-        *whole = json_array_append_new(list, row) == 0 && *whole;
+            json_object_set_new(
+                row, gauges[g],
+                kvt_json_real(kvt_series_mean_all(replica->series, (enum kvt_gauge)g)));
+        json_object_set_new(row, "pages", json_integer(replica->pages));
+        json_object_set_new(row, "pages_peak", json_integer(replica->pages_peak));
+        json_object_set_new(row, "steps", json_integer(replica->steps));
+        json_object_set_new(row, "preemptions", json_integer(replica->preemptions));
+        json_object_set_new(row, "evictions", json_integer(replica->evictions));
+        json_array_append_new(list, row);
     }
     return list;
 }
@@ -215,37 +191,32 @@ static json_t *replicas_json(const struct kvt_result *r, bool *whole)
 enum kvt_status kvt_summary_json(const struct kvt_summary *summary, FILE *file, struct kvt_err *err)
 {
     const struct kvt_result *r = summary->result;
-    bool whole = true;
+    kvt_json_begin();
     json_t *object = json_object();
     for (int32_t i = 0; i < summary->metric_count; i++)
         if (!summary->metrics[i].columns_only)
-            put_metric(object, &summary->metrics[i], &whole);
+            put_metric(object, &summary->metrics[i]);
     if (r->title != NULL)
-        put(object, "title", kvt_json_text(r->title), &whole);
+        json_object_set_new(object, "title", kvt_json_text(r->title));
     if (r->model != NULL)
-        put(object, "model", kvt_json_text(r->model), &whole);
+        json_object_set_new(object, "model", kvt_json_text(r->model));
     if (r->fleet != NULL)
-        put(object, "fleet", kvt_json_text(r->fleet), &whole);
+        json_object_set_new(object, "fleet", kvt_json_text(r->fleet));
     if (r->slo_count > 0)
-        put(object, "slo", slo_json(summary, &whole), &whole);
+        json_object_set_new(object, "slo", slo_json(summary));
     if (r->tenants > 1)
-        put(object, "tenants", tenants_json(summary, &whole), &whole);
+        json_object_set_new(object, "tenants", tenants_json(summary));
     if (r->replica_count > 0)
-        put(object, "replicas", replicas_json(r, &whole), &whole);
+        json_object_set_new(object, "replicas", replicas_json(r));
     if (r->timing.show) {
         struct kvt_metric timings[KVT_TIMINGS_MAX];
         int32_t count = kvt_timing_list(r, timings);
         json_t *timing = json_object();
         for (int32_t i = 0; i < count; i++)
-            put_metric(timing, &timings[i], &whole);
-        put(object, "timing", timing, &whole);
+            put_metric(timing, &timings[i]);
+        json_object_set_new(object, "timing", timing);
     }
-    /* A failing write leaves the stream's error flag set; whoever owns the stream looks. */
-    if (whole)
-        (void)json_dumpf(object, file, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
-    fputc('\n', file);
-    json_decref(object);
-    return whole ? KVT_OK : kvt_err_set(err, KVT_ENOMEM, "no memory for the JSON output");
+    return kvt_json_print(object, 12, file, err);
 }
 
 /* ---- CSV ---- */

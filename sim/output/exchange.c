@@ -1,6 +1,6 @@
 #include "sim/output/exchange.h"
+#include "sim/base/json.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -50,9 +50,9 @@ double kvt_exchange_rate(const struct kvt_result *result)
 static void print_text(FILE *file, const char *key, const char *value)
 {
     json_t *text = kvt_json_text(value != NULL ? value : "");
-    char *quoted = text != NULL ? json_dumps(text, JSON_ENCODE_ANY) : NULL;
-    fprintf(file, "\"%s\": %s, ", key, quoted != NULL ? quoted : "\"\"");
-    free(quoted);
+    fprintf(file, "\"%s\": ", key);
+    (void)json_dumpf(text, file, JSON_ENCODE_ANY);
+    fputs(", ", file);
     json_decref(text);
 }
 
@@ -265,11 +265,10 @@ static enum kvt_status print_as(enum kvt_exchange format, const struct kvt_summa
     return KVT_OK;
 }
 
-/* What jansson has no memory for, it leaves out; errno tells. */
 enum kvt_status kvt_exchange_write(enum kvt_exchange format, const struct kvt_summary *summary,
                                    FILE *file, struct kvt_err *err)
 {
-    errno = 0;
+    kvt_json_begin();
     KVT_TRY(print_as(format, summary, file, err));
-    return errno == ENOMEM ? kvt_err_set(err, KVT_ENOMEM, "no memory for the export") : KVT_OK;
+    return kvt_json_check(err);
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "sim/base/assert.h"
+#include "sim/base/json.h"
 #include "sim/output/exchange.h"
 #include "sim/output/parts.h"
 
@@ -283,12 +284,5 @@ enum kvt_status kvt_exchange_llmd(const struct kvt_summary *summary, FILE *file,
     set(root, "run", run);
     set(root, "scenario", scenario);
     set(root, "results", results(summary));
-    char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
-    json_decref(root);
-    if (text == NULL)
-        return kvt_err_set(err, KVT_ENOMEM, "no memory for the report");
-    fputs(text, file);
-    fputc('\n', file);
-    free(text);
-    return KVT_OK;
+    return kvt_json_print(root, 12, file, err);
 }

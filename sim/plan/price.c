@@ -154,16 +154,10 @@ enum kvt_status kvt_price_explain(const struct kvt_config *config, enum kvt_role
     };
     kvt_step_list(step, &plan->model, &shape, &calibration, &work, KVT_STEP_WHOLE);
     enum kvt_status status = KVT_OK;
-    if (json) {
-        char *text = kvt_step_json(step, &calibration);
-        if (text == NULL)
-            status = kvt_err_set(err, KVT_ENOMEM, "no memory for a list of kernels");
-        else
-            fprintf(out, "%s\n", text);
-        free(text);
-    } else {
+    if (json)
+        status = kvt_step_json(step, &calibration, out, err);
+    else
         kvt_step_print(step, &calibration, out);
-    }
     free(step);
     kvt_calibration_release(&calibration);
     return status;

@@ -66,6 +66,12 @@ static bool evaluate(struct problem *p, const double values[P])
     return p->status == KVT_OK;
 }
 
+/* GSL gives NULL, or a fit that ends early. */
+static void out_of_memory(struct problem *p)
+{
+    p->status = kvt_err_set(p->err, KVT_ENOMEM, "no memory to fit");
+}
+
 static double simulated(const struct problem *p, const struct kvt_serving_residual *row)
 {
     return p->metrics[row->run * KVT_BENCH_METRIC_COUNT + (int)row->metric];
@@ -109,8 +115,10 @@ static int slopes(const gsl_vector *x, void *data, gsl_matrix *out)
 {
     struct problem *p = data;
     gsl_vector *up = gsl_vector_alloc(p->fitted), *down = gsl_vector_alloc(p->fitted);
+    if (up == NULL || down == NULL)
+        out_of_memory(p);
     gsl_matrix_set_zero(out);
-    for (size_t i = 0; up != NULL && down != NULL && i < p->turned; i++) {
+    for (size_t i = 0; p->status == KVT_OK && i < p->turned; i++) {
         double high[P], low[P];
         int c = p->which[i];
         values_at(p, x, high);
@@ -206,31 +214,59 @@ static bool choose(struct problem *p, struct kvt_serving_fit *fit)
 
 /* ---- the fit ---- */
 
+/* (J' J)^-1 into c, of the constants in turn; false where it is singular. From J = Q R: GSL's own
+ * covariance crashes where memory ends. */
+static bool covariance(struct problem *p, const gsl_matrix *jacobian, double c[P][P])
+{
+    size_t n = p->turned, order[P];
+    double tau[P], norm[P];
+    int sign;
+    gsl_vector_view t = gsl_vector_view_array(tau, n), m = gsl_vector_view_array(norm, n);
+    gsl_permutation pivots = {.size = n, .data = order};
+    gsl_matrix *qr = gsl_matrix_alloc(jacobian->size1, n);
+    if (qr == NULL) {
+        out_of_memory(p);
+        return false;
+    }
+    gsl_matrix_memcpy(qr, jacobian);
+    gsl_linalg_QRPT_decomp(qr, &t.vector, &pivots, &sign, &m.vector);
+    gsl_matrix_view r = gsl_matrix_submatrix(qr, 0, 0, n, n);
+    bool fine = gsl_linalg_QRPT_rank(qr, -1.0) == n &&
+                gsl_linalg_tri_invert(CblasUpper, CblasNonUnit, &r.matrix) == GSL_SUCCESS;
+    for (size_t i = 0; fine && i < n; i++)
+        for (size_t k = 0; k < n; k++) {
+            double sum = 0.0;
+            for (size_t j = i > k ? i : k; j < n; j++)
+                sum += gsl_matrix_get(qr, i, j) * gsl_matrix_get(qr, k, j);
+            c[order[i]][order[k]] = sum;
+        }
+    gsl_matrix_free(qr);
+    return fine;
+}
+
 /* Half of each interval, in units, from the covariance (HUGE_VAL where it is singular), and for
  * each constant the one that it is most like. */
-static void half_widths(const struct problem *p, const gsl_matrix *jacobian,
-                        const gsl_vector *residual, double half[P], int like[P])
+static void half_widths(struct problem *p, const gsl_matrix *jacobian, const gsl_vector *residual,
+                        double half[P], int like[P])
 {
-    gsl_matrix *c = gsl_matrix_alloc(p->turned, p->turned);
-    double square = 0.0, freedom = (double)p->fitted - (double)p->turned;
+    double c[P][P], square = 0.0, freedom = (double)p->fitted - (double)p->turned;
     for (size_t i = 0; i < p->fitted; i++)
         square += gsl_vector_get(residual, i) * gsl_vector_get(residual, i);
     double spread = fmax(sqrt(square / freedom), SPREAD_MIN);
     double t = gsl_cdf_tdist_Pinv(0.975, freedom);
-    bool fine = c != NULL && gsl_multifit_nlinear_covar(jacobian, 0.0, c) == GSL_SUCCESS;
+    bool fine = covariance(p, jacobian, c);
     for (size_t i = 0; i < p->turned; i++) {
-        double variance = fine ? gsl_matrix_get(c, i, i) : 0.0;
+        double variance = fine ? c[i][i] : 0.0;
         double most = LIKE;
         half[i] = variance > 0.0 ? t * spread * sqrt(variance) : HUGE_VAL;
         like[i] = -1;
         for (size_t k = 0; variance > 0.0 && k < p->turned; k++) {
-            double both = variance * gsl_matrix_get(c, k, k);
-            double alike = both > 0.0 ? fabs(gsl_matrix_get(c, i, k)) / sqrt(both) : 0.0;
+            double both = variance * c[k][k];
+            double alike = both > 0.0 ? fabs(c[i][k]) / sqrt(both) : 0.0;
             if (k != i && alike > most)
                 most = alike, like[i] = p->which[k];
         }
     }
-    gsl_matrix_free(c);
 }
 
 /* Turn the chosen constants until the residuals are least. half: of the intervals. */
@@ -242,12 +278,14 @@ static bool solve(struct problem *p, gsl_vector *x, double half[P], int like[P])
     gsl_multifit_nlinear_workspace *work =
         gsl_multifit_nlinear_alloc(gsl_multifit_nlinear_trust, &how, fdf.n, fdf.p);
     if (work == NULL) {
-        p->status = kvt_err_set(p->err, KVT_ENOMEM, "no memory to fit");
+        out_of_memory(p);
         return false;
     }
-    int info;
-    if (gsl_multifit_nlinear_init(x, &fdf, work) == GSL_SUCCESS)
-        gsl_multifit_nlinear_driver(ITERATIONS, 1e-4, 1e-6, 1e-6, NULL, NULL, &info, work);
+    int info, why = gsl_multifit_nlinear_init(x, &fdf, work);
+    if (why == GSL_SUCCESS)
+        why = gsl_multifit_nlinear_driver(ITERATIONS, 1e-4, 1e-6, 1e-6, NULL, NULL, &info, work);
+    if (why == GSL_ENOMEM)
+        out_of_memory(p);
     if (p->status == KVT_OK) {
         gsl_vector_memcpy(x, gsl_multifit_nlinear_position(work));
         half_widths(p, gsl_multifit_nlinear_jac(work), gsl_multifit_nlinear_residual(work), half,
@@ -494,7 +532,7 @@ static enum kvt_status fit_world(struct kvt_serving_fit *fit, struct kvt_serving
     bool fine = p.status == KVT_OK && fit_all(&p, fit);
     free(p.metrics);
     if (p.status == KVT_OK && !fine)
-        return kvt_err_set(err, KVT_ENOMEM, "no memory to fit");
+        out_of_memory(&p);
     return p.status;
 }
 
