@@ -29,6 +29,7 @@
     X(host)             \
     X(errors)           \
     X(nonsense)         \
+    X(table)            \
     X(fit)              \
     X(fit_parameters)   \
     X(fit_calibration)  \

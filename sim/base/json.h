@@ -1,9 +1,10 @@
 /*
  * json.h - JSON trees that are built without a look at each call
  *
- * Model: jansson tells of each call that memory has ended, by NULL or -1, and takes what such a call
- * gave (NULL) as an argument of the next. So a tree is built as if memory had no end; the allocator
- * that jansson is given here remembers, for this thread, that it failed, and who prints looks once.
+ * Model: jansson tells of each call that memory has ended, by NULL or -1, and takes what such a
+ * call gave (NULL) as an argument of the next. So a tree is built as if memory had no end; the
+ * allocator that jansson is given here remembers, for this thread, that it failed, and who prints
+ * looks once. Whoever parses looks too: jansson calls it a mistake in the text.
  *
  * Invariant: a tree is printed whole or KVT_ENOMEM is told. Errors of the stream stay in its error
  * flag, for whoever owns it. Source: the jansson manual, "Custom Memory Allocation".
