@@ -176,13 +176,13 @@ static void short_forms_mean_the_long_ones(void)
     CHECK(!c.roles[KVT_ROLE_SERVE].guard.on[KVT_GUARD_NONE]);
     CHECK_I64(c.workload.kind, KVT_WORKLOAD_OPEN, "open");
     CHECK_CLOSE(c.workload.rate, 4, 1e-15, "240 a minute");
-    CHECK_I64(c.workload.arrivals.kind, KVT_ARRIVALS_ON_OFF, "on_off");
+    CHECK_I64(c.workload.arrivals.kind, KVT_GAPS_ON_OFF, "on_off");
     CHECK_CLOSE(c.workload.arrivals.off, 20, 0, "off");
-    CHECK_I64(c.workload.input.kind, KVT_DIST_LOGNORMAL, "lognormal");
+    CHECK_I64(c.workload.input.kind, KVT_LENGTHS_LOGNORMAL, "lognormal");
     CHECK_CLOSE(c.workload.input.p99, 4142, 0, "p99");
     CHECK_CLOSE(c.workload.input.max, 14050, 0, "clipped");
     CHECK(c.workload.input.min < 0 && c.workload.input.cv < 0);
-    CHECK_I64(c.workload.output.kind, KVT_DIST_FIXED, "fixed");
+    CHECK_I64(c.workload.output.kind, KVT_LENGTHS_FIXED, "fixed");
     CHECK_CLOSE(c.workload.output.mean, 211, 0, "fixed");
     CHECK_I64(c.workload.prefixes.groups, 7, "groups");
     CHECK_I64(c.roles[KVT_ROLE_SERVE].guard.tag_bind,

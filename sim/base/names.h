@@ -58,6 +58,10 @@
 
 #define KVT_LINK_SCOPES(X) X(GPU, "gpu") X(REPLICA, "replica") X(FLEET, "fleet")
 
+/* How lengths of prompts and outputs are drawn, and gaps between arrivals (sim/trace/generate.h). */
+#define KVT_LENGTHS(X) X(FIXED) X(UNIFORM) X(LOGNORMAL) X(EMPIRICAL)
+#define KVT_GAPS(X)    X(POISSON) X(GAMMA) X(WEIBULL) X(ON_OFF) X(CONSTANT)
+
 /* Protection of KV pages; they combine. X(name, text, keys, looks, help): keys of its section in a
  * config (schema.c: keys_rules); whether it compares what a step is about to read. */
 #define KVT_GUARDS(X) \
@@ -165,6 +169,12 @@ enum kvt_stream_mode { KVT_STREAMS(X) KVT_STREAM_COUNT };
 enum kvt_link_scope { KVT_LINK_SCOPES(X) KVT_LINK_SCOPE_COUNT };
 #undef X
 
+#define X(name) KVT_LENGTHS_##name,
+enum kvt_lengths_kind { KVT_LENGTHS(X) };
+#undef X
+#define X(name) KVT_GAPS_##name,
+enum kvt_gaps_kind { KVT_GAPS(X) };
+#undef X
 #define X(name, text, keys, looks, help) KVT_GUARD_##name,
 enum kvt_guard_kind { KVT_GUARDS(X) KVT_GUARD_COUNT };
 #undef X

@@ -28,6 +28,12 @@ uint32_t kvt_stream_u32(struct kvt_stream *stream)
     return stream->block[lane];
 }
 
+uint64_t kvt_stream_u64(struct kvt_stream *stream)
+{
+    uint64_t high = kvt_stream_u32(stream);
+    return high << 32 | kvt_stream_u32(stream);
+}
+
 double kvt_stream_unit(struct kvt_stream *stream)
 {
     uint64_t high = kvt_stream_u32(stream);
@@ -40,8 +46,7 @@ uint64_t kvt_stream_below(struct kvt_stream *stream, uint64_t limit)
     kvt_assert(limit > 0);
     uint64_t reject = (UINT64_MAX - limit + 1) % limit; /* 2^64 mod limit */
     for (;;) {
-        uint64_t high = kvt_stream_u32(stream);
-        uint64_t draw = high << 32 | kvt_stream_u32(stream);
+        uint64_t draw = kvt_stream_u64(stream);
         if (draw >= reject)
             return draw % limit;
     }
@@ -78,6 +83,14 @@ void kvt_rng_attach(gsl_rng *rng, const struct kvt_stream *stream)
 {
     kvt_assert(rng->type == kvt_rng_type);
     memcpy(rng->state, stream, sizeof *stream);
+}
+
+uint64_t kvt_hash_text(const char *text)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (; *text != '\0'; text++)
+        hash = (hash ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
+    return hash;
 }
 
 uint64_t kvt_hash_real(uint64_t hash, double value)

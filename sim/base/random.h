@@ -41,6 +41,9 @@ void kvt_stream_init(struct kvt_stream *stream, uint64_t seed, enum kvt_purpose 
 /* 32 uniform bits. */
 uint32_t kvt_stream_u32(struct kvt_stream *stream);
 
+/* 64 of them: two draws. */
+uint64_t kvt_stream_u64(struct kvt_stream *stream);
+
 /* Uniform in [0, 1), 53 bits: two draws. */
 double kvt_stream_unit(struct kvt_stream *stream);
 
@@ -53,6 +56,9 @@ extern const gsl_rng_type *const kvt_rng_type;
 
 /* Make rng (of kvt_rng_type) draw from a copy of stream. */
 void kvt_rng_attach(gsl_rng *rng, const struct kvt_stream *stream);
+
+/* FNV-1a of a text. */
+uint64_t kvt_hash_text(const char *text);
 
 /* A hash of what was hashed before and of one more number. */
 uint64_t kvt_hash_real(uint64_t hash, double value);

@@ -145,7 +145,7 @@ static void check_lengths(const struct checker *c, const struct kvt_config_lengt
 {
     if (l->min > 0 && l->max > 0 && l->min > l->max)
         complain(c, path, "want min at most max, got %.12g and %.12g", l->min, l->max);
-    if (l->kind != KVT_DIST_LOGNORMAL)
+    if (l->kind != KVT_LENGTHS_LOGNORMAL)
         return;
     if (l->p99 < 0 && l->cv < 0)
         complain(c, path, "want p99 or cv beside mean, got neither");
@@ -169,7 +169,7 @@ static void check_open(const struct checker *c, const struct kvt_config_workload
 static void check_closed(const struct checker *c, const struct kvt_config_workload *w)
 {
     const struct kvt_config_role *roles = c->config->roles;
-    bool has_output = w->output.mean >= 0 || w->output.kind != KVT_DIST_FIXED;
+    bool has_output = w->output.mean >= 0 || w->output.kind != KVT_LENGTHS_FIXED;
     check_lengths(c, &w->input, "workload.closed.input");
     check_lengths(c, &w->output, "workload.closed.output");
     if (w->requests == KVT_UNSET && c->config->run.until < 0)
@@ -180,7 +180,8 @@ static void check_closed(const struct checker *c, const struct kvt_config_worklo
         complain(c, "workload.closed", "decode_only and prefill_only exclude each other");
     if (w->decode_only && !roles[KVT_ROLE_DECODE].present)
         complain(c, "workload.closed.decode_only", "want a fleet with a decode role");
-    if (w->prefill_only && has_output && (w->output.kind != KVT_DIST_FIXED || w->output.mean > 1))
+    if (w->prefill_only && has_output &&
+        (w->output.kind != KVT_LENGTHS_FIXED || w->output.mean > 1))
         complain(c, "workload.closed.output", "want 1 with prefill_only");
 }
 

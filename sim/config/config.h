@@ -96,26 +96,13 @@ struct kvt_config_link {
     enum kvt_stream_mode stream;
 };
 
-enum kvt_distribution_kind {
-    KVT_DIST_FIXED,     /* mean */
-    KVT_DIST_UNIFORM,   /* min..max */
-    KVT_DIST_LOGNORMAL, /* mean, p99 (or mean, cv) */
-    KVT_DIST_EMPIRICAL, /* lengths drawn from a column of a trace file */
-};
 struct kvt_config_lengths { /* of prompts or outputs, in tokens */
-    enum kvt_distribution_kind kind;
+    enum kvt_lengths_kind kind;
     double mean, min, max, p99, cv; /* < 0 where not given; min and max also clip */
     const char *file;               /* empirical */
 };
-enum kvt_arrivals_kind {
-    KVT_ARRIVALS_POISSON,
-    KVT_ARRIVALS_GAMMA,
-    KVT_ARRIVALS_WEIBULL,
-    KVT_ARRIVALS_ON_OFF,
-    KVT_ARRIVALS_CONSTANT
-};
 struct kvt_config_arrivals {
-    enum kvt_arrivals_kind kind;
+    enum kvt_gaps_kind kind;
     double cv;      /* gamma: coefficient of variation */
     double shape;   /* weibull */
     double on, off; /* on/off: mean lengths in s */
@@ -290,6 +277,15 @@ enum kvt_status kvt_config_parse(struct kvt_config *config, const char *name, co
 
 void kvt_config_release(struct kvt_config *config);
 
+/* Replicas of all roles. */
+static inline int32_t kvt_config_replicas(const struct kvt_config *config)
+{
+    int32_t replicas = 0;
+    for (int role = 0; role < KVT_ROLE_COUNT; role++)
+        replicas += config->roles[role].present ? config->roles[role].replicas : 0;
+    return replicas;
+}
+
 /* A value that was given as a domain. Each text is that value as YAML: "path=text" is a --set that
  * chooses it. texts[0] is what the struct holds. Borrowed from the config. */
 #define KVT_DOMAIN_CHOICES_MAX 10000
@@ -299,14 +295,6 @@ struct kvt_config_domain {
     const char *const *texts;
     struct kvt_where where;
 };
-/* Replicas of all roles. */
-static inline int32_t kvt_config_replicas(const struct kvt_config *config)
-{
-    int32_t replicas = 0;
-    for (int role = 0; role < KVT_ROLE_COUNT; role++)
-        replicas += config->roles[role].present ? config->roles[role].replicas : 0;
-    return replicas;
-}
 
 /* Domain index (0..config->domains-1), in the order of the file. What must hold between keys (a dp
  * that divides tp) is checked only where there is no domain: load each combination to know. */

@@ -35,7 +35,7 @@ static void config_derive(struct kvt_config *config)
     }
     if (workload->kind == KVT_WORKLOAD_CLOSED && workload->prefill_only &&
         workload->output.mean < 0) {
-        workload->output.kind = KVT_DIST_FIXED;
+        workload->output.kind = KVT_LENGTHS_FIXED;
         workload->output.mean = 1;
     }
 }

@@ -236,11 +236,11 @@ static const struct kvt_rule empirical_rules[] = {
     END
 };
 #define DISTRIBUTION(what) \
-    .flags = KVT_ONE_OF, .chosen = KVT_AT(N, kind), .chosen_value = KVT_DIST_##what
+    .flags = KVT_ONE_OF, .chosen = KVT_AT(N, kind), .chosen_value = KVT_LENGTHS_##what
 static const struct kvt_rule lengths_rules[] = {
     ROW(REAL, "fixed", N, mean, "every request is this long", .min = 1, .max = 1e9,
         .flags = KVT_ONE_OF | KVT_WHOLE, .chosen = KVT_AT(N, kind),
-        .chosen_value = KVT_DIST_FIXED),
+        .chosen_value = KVT_LENGTHS_FIXED),
     SECTION("uniform", 0, uniform_rules, "any whole length between two", DISTRIBUTION(UNIFORM)),
     SECTION("lognormal", 0, lognormal_rules, "lognormal, given by its mean and p99 or cv",
             DISTRIBUTION(LOGNORMAL)),
@@ -268,7 +268,7 @@ static const struct kvt_rule on_off_rules[] = {
     END
 };
 #define PROCESS(what) \
-    .flags = KVT_ONE_OF, .chosen = KVT_AT(A, kind), .chosen_value = KVT_ARRIVALS_##what
+    .flags = KVT_ONE_OF, .chosen = KVT_AT(A, kind), .chosen_value = KVT_GAPS_##what
 static const struct kvt_rule arrivals_rules[] = {
     SECTION("poisson", 0, no_rules, "independent of each other", PROCESS(POISSON)),
     SECTION("gamma", 0, gamma_rules, "gaps follow a gamma distribution", PROCESS(GAMMA)),

@@ -97,15 +97,6 @@ static double factor_of(const struct kvt_law_spread *spread, double z)
 
 /* ---- what is drawn ------------------------------------------------------------------------ */
 
-/* FNV-1a: a family is known by its name, which stays when the list of families grows. */
-static uint64_t hash_text(const char *text)
-{
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (; *text != '\0'; text++)
-        hash = (hash ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
-    return hash;
-}
-
 static uint64_t mix_shape(uint64_t hash, enum kvt_family family, const struct kvt_work *work)
 {
     for (unsigned left = shapes[family]; left != 0; left &= left - 1)
@@ -117,8 +108,9 @@ double kvt_error_draw(uint64_t seed, uint64_t resample, enum kvt_family family,
                       const struct kvt_work *work)
 {
     struct kvt_stream stream;
+    /* A family is known by its name, which stays when the list of families grows. */
     kvt_stream_init(&stream, seed, KVT_PURPOSE_COST,
-                    mix_shape(hash_text(kvt_family_names[family]), family, work));
+                    mix_shape(kvt_hash_text(kvt_family_names[family]), family, work));
     stream.draw = 4 * resample; /* a block of the generator for each resample */
     return gsl_cdf_ugaussian_Pinv((kvt_stream_u32(&stream) + 0.5) * 0x1p-32);
 }

@@ -30,8 +30,7 @@ static uint64_t seed_of(const struct job *job, int64_t run)
     struct kvt_stream stream;
     kvt_stream_init(&stream, job->base->config->run.seed, KVT_PURPOSE_FAULT,
                     UINT64_C(6) << 61 | (uint64_t)run);
-    uint64_t high = kvt_stream_u32(&stream);
-    return high << 32 | kvt_stream_u32(&stream);
+    return kvt_stream_u64(&stream);
 }
 
 static enum kvt_status run_once(const struct job *job, int64_t number, struct kvt_strike strikes[],

@@ -188,6 +188,5 @@ uint64_t kvt_fault_trial_seed(uint64_t seed, enum kvt_fault_kind kind, int64_t t
     struct kvt_stream stream;
     kvt_stream_init(&stream, seed, KVT_PURPOSE_FAULT,
                     UINT64_C(1) << 63 | (uint64_t)kind << 48 | (uint64_t)trial);
-    uint64_t high = kvt_stream_u32(&stream);
-    return high << 32 | kvt_stream_u32(&stream);
+    return kvt_stream_u64(&stream);
 }

@@ -49,13 +49,12 @@ static void pull(struct kvt_splitter *split, struct kvt_split_frame *frame, uint
     struct kvt_simulation *simulation = &split->trunk.simulation;
     struct kvt_stream stream;
     kvt_stream_init(&stream, root, KVT_PURPOSE_FAULT, UINT64_C(2) << 61 | clone);
-    uint64_t high = kvt_stream_u32(&stream), low = kvt_stream_u32(&stream);
     frame->left--;
     split->levels.clones++;
     kvt_state_put_back(&frame->state, simulation);
     memcpy(split->trunk.strikes, frame->strikes,
            (size_t)split->trunk.room * sizeof *frame->strikes);
-    kvt_faults_resample(simulation->faults, split->trunk.strikes, high << 32 | low);
+    kvt_faults_resample(simulation->faults, split->trunk.strikes, kvt_stream_u64(&stream));
     kvt_des_set_faults(&simulation->des, simulation->faults);
 }
 

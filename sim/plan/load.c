@@ -1,20 +1,8 @@
 #include "sim/plan/load.h"
 
-#define SAME_NAMES(ours, theirs)                                                                   \
-    _Static_assert((int)(ours) == (int)(theirs), "config and trace list the kinds in one order")
-SAME_NAMES(KVT_LENGTHS_FIXED, KVT_DIST_FIXED);
-SAME_NAMES(KVT_LENGTHS_UNIFORM, KVT_DIST_UNIFORM);
-SAME_NAMES(KVT_LENGTHS_LOGNORMAL, KVT_DIST_LOGNORMAL);
-SAME_NAMES(KVT_LENGTHS_EMPIRICAL, KVT_DIST_EMPIRICAL);
-SAME_NAMES(KVT_GAPS_POISSON, KVT_ARRIVALS_POISSON);
-SAME_NAMES(KVT_GAPS_GAMMA, KVT_ARRIVALS_GAMMA);
-SAME_NAMES(KVT_GAPS_WEIBULL, KVT_ARRIVALS_WEIBULL);
-SAME_NAMES(KVT_GAPS_ON_OFF, KVT_ARRIVALS_ON_OFF);
-SAME_NAMES(KVT_GAPS_CONSTANT, KVT_ARRIVALS_CONSTANT);
-
 static struct kvt_lengths_spec lengths_of(const struct kvt_config_lengths *from)
 {
-    return (struct kvt_lengths_spec){.kind = (enum kvt_lengths_kind)from->kind,
+    return (struct kvt_lengths_spec){.kind = from->kind,
                                      .mean = from->mean,
                                      .min = from->min,
                                      .max = from->max,
@@ -38,7 +26,8 @@ static enum kvt_status read_at(struct kvt_trace *trace, const char *path, double
 static enum kvt_status source_read(struct kvt_trace *source, const struct kvt_config_lengths *from,
                                    struct kvt_where where, struct kvt_err *err)
 {
-    return from->kind == KVT_DIST_EMPIRICAL ? read_at(source, from->file, 1, where, err) : KVT_OK;
+    return from->kind == KVT_LENGTHS_EMPIRICAL ? read_at(source, from->file, 1, where, err)
+                                               : KVT_OK;
 }
 
 enum kvt_status kvt_load_init(struct kvt_load *load, const struct kvt_config *config,
@@ -57,7 +46,7 @@ enum kvt_status kvt_load_init(struct kvt_load *load, const struct kvt_config *co
         .rate = is_open ? from->rate : 0,
         .requests = from->requests,
         .until = is_open ? config->run.until : -1,
-        .gaps = is_open ? (enum kvt_gaps_kind)from->arrivals.kind : KVT_GAPS_POISSON,
+        .gaps = is_open ? from->arrivals.kind : KVT_GAPS_POISSON,
         .cv = from->arrivals.cv,
         .shape = from->arrivals.shape,
         .on = from->arrivals.on,

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "sim/base/assert.h"
+#include "sim/base/random.h"
 #include "sim/output/h5_items.h"
 #include "sim/output/journal.h"
 #include "sim/plan/sweep_files.h"
@@ -289,21 +290,16 @@ static void run(struct job *job)
 /* malloc'ed; NULL without memory. */
 static char *identity_of(const struct kvt_sweep *sweep)
 {
-    char *config = kvt_config_print(sweep->points->config), *text = NULL;
-    if (config == NULL)
-        return NULL;
-    uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
-    for (const char *c = config; *c != '\0'; c++)
-        hash = (hash ^ (unsigned char)*c) * UINT64_C(1099511628211);
-    free(config);
-    size_t bytes = 256;
-    text = malloc(bytes);
+    enum { BYTES = 256 };
+    char *config = kvt_config_print(sweep->points->config);
+    char *text = config != NULL ? malloc(BYTES) : NULL;
     if (text != NULL)
-        snprintf(text, bytes,
+        snprintf(text, BYTES,
                  "kvtwin %s\nseed %" PRIu64 "\npoints %" PRId64 "\ncolumns %d\nresamples %d\n"
                  "config %016" PRIx64 "\n",
                  KVT_VERSION, sweep->points->config->run.seed, sweep->count, sweep->columns.count,
-                 sweep->resamples, hash);
+                 sweep->resamples, kvt_hash_text(config));
+    free(config);
     return text;
 }
 

@@ -4,8 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The longest trace that the clock can hold with room for its last requests to finish. */
-#define SPAN_S_MAX 8640000 /* 100 days; int64 ticks end at 104 */
+#include "sim/base/list.h"
 
 static enum kvt_status columns_no_memory(const struct kvt_scan *scan, struct kvt_err *err)
 {
@@ -38,13 +37,13 @@ enum kvt_status kvt_columns_begin(struct kvt_columns *columns, const struct kvt_
     trace->input = malloc(room * sizeof *trace->input);
     trace->output = malloc(room * sizeof *trace->output);
     bool fits = trace->arrival != NULL && trace->input != NULL && trace->output != NULL;
-    if (columns->optional & KVT_COLUMN_TENANT)
+    if (columns->optional & KVT_TRACE_TENANT)
         fits = (trace->tenant = malloc(room * sizeof *trace->tenant)) != NULL && fits;
-    if (columns->optional & KVT_COLUMN_ID) {
+    if (columns->optional & KVT_TRACE_ID) {
         fits = (columns->ids = malloc(room * sizeof *columns->ids)) != NULL && fits;
         fits = (columns->id_lines = malloc(room * sizeof *columns->id_lines)) != NULL && fits;
     }
-    if (columns->optional & KVT_COLUMN_HASHES) {
+    if (columns->optional & KVT_TRACE_HASHES) {
         columns->hash_room = 4 * lines;
         trace->hash_begin = malloc((room + 1) * sizeof *trace->hash_begin);
         trace->hashes = malloc((size_t)columns->hash_room * sizeof *trace->hashes);
@@ -60,14 +59,11 @@ enum kvt_status kvt_columns_hash(struct kvt_columns *columns, const struct kvt_s
                                  uint64_t hash, struct kvt_err *err)
 {
     struct kvt_trace *trace = &columns->trace;
-    if (columns->hash_count == columns->hash_room) {
-        int64_t room = columns->hash_room + columns->hash_room / 2 + 16;
-        uint64_t *grown = realloc(trace->hashes, (size_t)room * sizeof *grown);
-        if (grown == NULL)
-            return columns_no_memory(scan, err);
-        trace->hashes = grown;
-        columns->hash_room = room;
-    }
+    uint64_t *grown =
+        kvt_list_grow(trace->hashes, columns->hash_count, &columns->hash_room, sizeof *grown);
+    if (grown == NULL)
+        return columns_no_memory(scan, err);
+    trace->hashes = grown;
     trace->hashes[columns->hash_count++] = hash;
     return KVT_OK;
 }
@@ -78,7 +74,7 @@ static bool moment_is_before(struct kvt_moment a, struct kvt_moment b)
 }
 
 static enum kvt_status columns_time(struct kvt_columns *columns, const struct kvt_scan *scan,
-                                    const struct kvt_row *row, struct kvt_err *err)
+                                    const struct kvt_trace_row *row, struct kvt_err *err)
 {
     bool is_first = columns->last_line == 0;
     if (is_first)
@@ -90,7 +86,7 @@ static enum kvt_status columns_time(struct kvt_columns *columns, const struct kv
                               (double)(columns->last.ticks - row->time.ticks) /
                                   (double)KVT_TICKS_PER_S,
                           columns->last_line);
-    if (row->time.s - columns->first.s > SPAN_S_MAX)
+    if (row->time.s - columns->first.s > KVT_TRACE_SPAN_S_MAX)
         return kvt_err_at(
             err, KVT_ECONFIG, kvt_scan_where(scan, row->time_at),
             "want a trace of at most 100 days, got an arrival %.9g days after the first",
@@ -101,7 +97,7 @@ static enum kvt_status columns_time(struct kvt_columns *columns, const struct kv
 }
 
 static enum kvt_status columns_hashes(struct kvt_columns *columns, const struct kvt_scan *scan,
-                                      const struct kvt_row *row, struct kvt_err *err)
+                                      const struct kvt_trace_row *row, struct kvt_err *err)
 {
     struct kvt_trace *trace = &columns->trace;
     int64_t got = columns->hash_count - trace->hash_begin[trace->count];
@@ -115,7 +111,7 @@ static enum kvt_status columns_hashes(struct kvt_columns *columns, const struct 
 }
 
 enum kvt_status kvt_columns_row(struct kvt_columns *columns, const struct kvt_scan *scan,
-                                const struct kvt_row *row, struct kvt_err *err)
+                                const struct kvt_trace_row *row, struct kvt_err *err)
 {
     struct kvt_trace *trace = &columns->trace;
     KVT_TRY(columns_time(columns, scan, row, err));

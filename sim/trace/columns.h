@@ -13,20 +13,20 @@
 #include "sim/trace/trace.h"
 
 enum { /* which optional columns a format has, as bits */
-       KVT_COLUMN_TENANT = 1,
-       KVT_COLUMN_ID = 2,
-       KVT_COLUMN_HASHES = 4,
+       KVT_TRACE_TENANT = 1,
+       KVT_TRACE_ID = 2,
+       KVT_TRACE_HASHES = 4,
 };
 
-struct kvt_row {
+struct kvt_trace_row {
     struct kvt_moment time;
     uint64_t input, output, tenant, id;
-    const char *time_at, *input_at, *output_at, *id_at, *hashes_at; /* places, for messages */
+    const char *time_at, *input_at, *output_at, *hashes_at; /* places, for messages */
 };
 
 struct kvt_columns {
     struct kvt_trace trace;
-    unsigned optional;       /* KVT_COLUMN_* */
+    unsigned optional;       /* KVT_TRACE_TENANT ... */
     bool zero_output_drops;  /* a row without output tokens is a failed request, not an error */
     const char *id_name;     /* of the id column, for messages */
     int64_t room, hash_room; /* rows and hashes that fit */
@@ -47,7 +47,7 @@ enum kvt_status kvt_columns_hash(struct kvt_columns *columns, const struct kvt_s
 
 /* Take the row that was read, with the hashes appended since the last one. */
 enum kvt_status kvt_columns_row(struct kvt_columns *columns, const struct kvt_scan *scan,
-                                const struct kvt_row *row, struct kvt_err *err);
+                                const struct kvt_trace_row *row, struct kvt_err *err);
 
 /* Check what needs all rows, shrink the columns and move them to *trace. */
 enum kvt_status kvt_columns_finish(struct kvt_columns *columns, const struct kvt_scan *scan,

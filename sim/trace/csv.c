@@ -222,7 +222,8 @@ static enum kvt_status field_hashes(struct kvt_columns *columns, struct kvt_scan
 }
 
 static enum kvt_status field_read(enum csv_role role, struct kvt_columns *columns,
-                                  struct kvt_scan *scan, struct kvt_row *row, struct kvt_err *err)
+                                  struct kvt_scan *scan, struct kvt_trace_row *row,
+                                  struct kvt_err *err)
 {
     switch (role) {
     case CSV_SECONDS:
@@ -262,7 +263,8 @@ static enum kvt_status field_read(enum csv_role role, struct kvt_columns *column
 }
 
 static enum kvt_status row_read(const struct csv_header *header, struct kvt_columns *columns,
-                                struct kvt_scan *scan, struct kvt_row *row, struct kvt_err *err)
+                                struct kvt_scan *scan, struct kvt_trace_row *row,
+                                struct kvt_err *err)
 {
     for (int32_t c = 0; c < header->count; c++) {
         if (c > 0) {
@@ -287,7 +289,7 @@ static enum kvt_status row_read(const struct csv_header *header, struct kvt_colu
 static enum kvt_status rows_read(const struct csv_header *header, struct kvt_columns *columns,
                                  struct kvt_scan *scan, struct kvt_err *err)
 {
-    struct kvt_row row = {.time_at = scan->row};
+    struct kvt_trace_row row = {.time_at = scan->row};
     KVT_TRY(kvt_columns_begin(columns, scan, err));
     for (;;) {
         KVT_TRY(kvt_scan_row(scan, err));
@@ -309,11 +311,11 @@ enum kvt_status kvt_trace_csv_read(struct kvt_trace *trace, struct kvt_scan *sca
                                   .id_name = "request_id"};
     for (int32_t c = 0; c < header.count; c++) {
         if (header.roles[c] == CSV_TENANT)
-            columns.optional |= KVT_COLUMN_TENANT;
+            columns.optional |= KVT_TRACE_TENANT;
         if (header.roles[c] == CSV_ID)
-            columns.optional |= KVT_COLUMN_ID;
+            columns.optional |= KVT_TRACE_ID;
         if (header.roles[c] == CSV_HASHES)
-            columns.optional |= KVT_COLUMN_HASHES;
+            columns.optional |= KVT_TRACE_HASHES;
     }
     columns.trace.block_tokens = header.block_tokens;
     enum kvt_status status = rows_read(&header, &columns, scan, err);

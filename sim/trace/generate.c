@@ -5,7 +5,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define SPAN_NS_MAX (INT64_C(8640000) * 1000000000) /* 100 days, as for imported traces */
+#include "sim/base/list.h"
+
+#define SPAN_NS_MAX (INT64_C(1000000000) * KVT_TRACE_SPAN_S_MAX)
 
 static enum kvt_status spec_refuse(const struct kvt_trace_spec *spec, const char *want, double got,
                                    struct kvt_err *err)
@@ -43,7 +45,7 @@ static enum kvt_status spec_check(const struct kvt_trace_spec *spec, struct kvt_
         return spec_refuse(spec, "a rate of 1e-6 to 1e9 requests/s", spec->rate, err);
     if (spec->requests == 0 || (spec->requests < 0 && (spec->until < 0 || spec->rate == 0)))
         return spec_refuse(spec, "at least 1 request", 0, err);
-    if (spec->until >= 0 && !(spec->until <= 8640000))
+    if (spec->until >= 0 && !(spec->until <= KVT_TRACE_SPAN_S_MAX))
         return spec_refuse(spec, "arrivals for at most 100 days (8640000 s)", spec->until, err);
     if (!(spec->stamp >= 0 && spec->stamp <= 86400))
         return spec_refuse(spec, "stamps of 0 s to 86400 s", spec->stamp, err);
@@ -133,18 +135,6 @@ static int64_t clock_gap(struct clock *clock)
     return gap < (double)SPAN_NS_MAX ? (int64_t)nearbyint(gap) : SPAN_NS_MAX;
 }
 
-/* Grow the column of arrivals when the count is not known beforehand. */
-static enum kvt_status arrivals_grow(struct kvt_trace *trace, int64_t *room, struct kvt_err *err)
-{
-    int64_t wanted = *room + *room / 2 + 1024;
-    kvt_ticks *grown = realloc(trace->arrival, (size_t)wanted * sizeof *grown);
-    if (grown == NULL)
-        return kvt_err_set(err, KVT_ENOMEM, "no memory for %lld requests", (long long)wanted);
-    trace->arrival = grown;
-    *room = wanted;
-    return KVT_OK;
-}
-
 static enum kvt_status arrivals_generate(struct kvt_trace *trace, const struct kvt_trace_spec *spec,
                                          gsl_rng *rng, struct kvt_err *err)
 {
@@ -160,8 +150,10 @@ static enum kvt_status arrivals_generate(struct kvt_trace *trace, const struct k
             now += clock_gap(&clock);
         if (now >= until && (count > 0 || spec->until == 0))
             break;
-        if (count == room)
-            KVT_TRY(arrivals_grow(trace, &room, err));
+        kvt_ticks *grown = kvt_list_grow(trace->arrival, count, &room, sizeof *grown);
+        if (grown == NULL)
+            return kvt_err_set(err, KVT_ENOMEM, "no memory for %lld requests", (long long)count);
+        trace->arrival = grown;
         trace->arrival[count] = kvt_ticks_from_ns(stamp > 0 ? now - now % stamp : now);
     }
     if (count > KVT_TRACE_ROWS_MAX)

@@ -30,22 +30,9 @@
 #include <gsl/gsl_rng.h>
 #include <stdint.h>
 
+#include "sim/base/names.h"
 #include "sim/base/random.h"
 #include "sim/trace/trace.h"
-
-enum kvt_lengths_kind {
-    KVT_LENGTHS_FIXED,
-    KVT_LENGTHS_UNIFORM,
-    KVT_LENGTHS_LOGNORMAL,
-    KVT_LENGTHS_EMPIRICAL
-};
-enum kvt_gaps_kind {
-    KVT_GAPS_POISSON,
-    KVT_GAPS_GAMMA,
-    KVT_GAPS_WEIBULL,
-    KVT_GAPS_ON_OFF,
-    KVT_GAPS_CONSTANT
-};
 
 struct kvt_lengths_spec {
     enum kvt_lengths_kind kind;

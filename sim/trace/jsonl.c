@@ -131,7 +131,7 @@ static enum kvt_status text_skip(struct kvt_scan *scan, struct kvt_err *err)
 }
 
 static enum kvt_status value_read(struct json_rows *rows, struct kvt_scan *scan, enum json_key key,
-                                  struct kvt_row *row, struct kvt_err *err)
+                                  struct kvt_trace_row *row, struct kvt_err *err)
 {
     uint64_t unused;
     switch (key) {
@@ -149,7 +149,6 @@ static enum kvt_status value_read(struct json_rows *rows, struct kvt_scan *scan,
         row->hashes_at = scan->at;
         return hashes_read(rows, scan, err);
     case KEY_CHAT:
-        row->id_at = scan->at;
         return whole_read(scan, "chat", UINT64_MAX, &row->id, err);
     case KEY_PARENT:
         if (*scan->at == '-') /* -1: the chat begins here */
@@ -166,7 +165,7 @@ static enum kvt_status value_read(struct json_rows *rows, struct kvt_scan *scan,
 }
 
 static enum kvt_status object_read(struct json_rows *rows, struct kvt_scan *scan,
-                                   struct kvt_row *row, unsigned *keys, struct kvt_err *err)
+                                   struct kvt_trace_row *row, unsigned *keys, struct kvt_err *err)
 {
     *keys = 0;
     KVT_TRY(mark_read(scan, '{', "an object in braces", err));
@@ -214,7 +213,7 @@ static enum kvt_status keys_check(const struct json_rows *rows, const struct kvt
 static enum kvt_status first_row_judge(struct json_rows *rows, struct kvt_scan *scan,
                                        struct kvt_err *err)
 {
-    struct kvt_row row = {0};
+    struct kvt_trace_row row = {0};
     unsigned keys;
     rows->unit_ns = 1000000;
     KVT_TRY(object_read(rows, scan, &row, &keys, err));
@@ -229,9 +228,9 @@ static enum kvt_status first_row_judge(struct json_rows *rows, struct kvt_scan *
         rows->unit_ns = 1000000000;
     rows->columns.id_name = key_names[KEY_CHAT];
     if (keys & KEY_BIT(CHAT))
-        rows->columns.optional |= KVT_COLUMN_ID;
+        rows->columns.optional |= KVT_TRACE_ID;
     if (keys & KEY_BIT(HASHES)) {
-        rows->columns.optional |= KVT_COLUMN_HASHES;
+        rows->columns.optional |= KVT_TRACE_HASHES;
         rows->columns.trace.block_tokens = is_bailian ? 16 : 512;
     }
     scan->at = scan->row;
@@ -241,7 +240,7 @@ static enum kvt_status first_row_judge(struct json_rows *rows, struct kvt_scan *
 static enum kvt_status rows_read(struct json_rows *rows, struct kvt_scan *scan, struct kvt_err *err)
 {
     KVT_TRY(first_row_judge(rows, scan, err));
-    struct kvt_row row = {0};
+    struct kvt_trace_row row = {0};
     while (scan->row != NULL) {
         unsigned keys;
         KVT_TRY(object_read(rows, scan, &row, &keys, err));

@@ -17,7 +17,8 @@ static enum kvt_status speed_apply(struct kvt_trace *trace, const char *name, do
     struct kvt_where where = {.file = name};
     if (!(speed > 0 && speed <= 1e9))
         return kvt_err_at(err, KVT_ECONFIG, where, "want a speed in (0, 1e9], got %g", speed);
-    if (!((double)trace->arrival[trace->count - 1] / speed < 8640000.0 * (double)KVT_TICKS_PER_S))
+    if (!((double)trace->arrival[trace->count - 1] / speed <
+          (double)KVT_TRACE_SPAN_S_MAX * (double)KVT_TICKS_PER_S))
         return kvt_err_at(
             err, KVT_ECONFIG, where, "want a trace of at most 100 days, got %g days at speed %g",
             kvt_seconds_from_ticks(trace->arrival[trace->count - 1]) / speed / 86400, speed);

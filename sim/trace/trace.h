@@ -21,6 +21,7 @@
 
 #define KVT_TRACE_ROWS_MAX   200000000 /* KVT_ELIMIT above */
 #define KVT_TRACE_TOKENS_MAX (1 << 26) /* of one prompt or output */
+#define KVT_TRACE_SPAN_S_MAX 8640000   /* 100 days: the clock ends at 104 */
 
 struct kvt_trace {
     int32_t count;

@@ -21,8 +21,9 @@ static struct kvt_strike strikes[KVT_STRIKES_MAX];
 
 static bool is_small(const struct kvt_config_lengths *lengths, double most)
 {
-    return lengths->kind != KVT_DIST_EMPIRICAL && lengths->mean <= most && lengths->min <= most &&
-           lengths->max <= most && lengths->p99 <= most && lengths->cv <= 10;
+    return lengths->kind != KVT_LENGTHS_EMPIRICAL && lengths->mean <= most &&
+           lengths->min <= most && lengths->max <= most && lengths->p99 <= most &&
+           lengths->cv <= 10;
 }
 
 /* Leave out what reads files, and cut the rest to a few thousand steps. False: not to be run. */
