@@ -14,7 +14,6 @@
 #define TAG_EVERY      40 /* decode steps between two that are compared with and without check */
 #define AGAIN_EVERY    8  /* steps of the free run between two that are run once more */
 #define AGAIN_PREFILL  2  /* ... of a prefill engine, which has few */
-#define SUMMARY_BYTES  ((size_t)16 << 20)
 
 const char *const kvt_verdict_names[3] = {"pass", "fail", "inconclusive"};
 
@@ -251,7 +250,7 @@ static enum kvt_status figures(struct kvt_drive *drive, double *throughput, doub
     const char *names[] = {"output_throughput", "mean_tpot_ms", "mean_ttft_ms", "duration"};
     double *values[] = {throughput, tpot, ttft, duration};
     KVT_TRY(kvt_simulation_result(&drive->simulation, &result, err));
-    KVT_TRY(kvt_arena_init(&arena, SUMMARY_BYTES, err));
+    KVT_TRY(kvt_arena_init(&arena, KVT_SUMMARY_BYTES, err));
     enum kvt_status status = kvt_summary_init(&summary, &result, &arena, err);
     for (int i = 0; i < 4 && status == KVT_OK; i++) {
         const struct kvt_metric *metric = kvt_summary_find(&summary, names[i]);

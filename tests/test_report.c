@@ -231,7 +231,6 @@ static void bands_and_bars_lie_where_their_numbers_are(void)
     static const double x[] = {0, 5, 10}, low[] = {0, 50, (double)NAN}, high[] = {100, 50, 100};
     static const double bars[] = {100, 0, 50};
     struct kvt_chart chart = {.title = "t",
-                              .y_max = 100,
                               .curve_count = 2,
                               .curves = {{.label = "line",
                                           .kind = KVT_CURVE_LINE,

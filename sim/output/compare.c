@@ -129,26 +129,25 @@ static enum kvt_status compare_requests(struct kvt_comparison *c, struct kvt_err
 }
 
 static enum kvt_status add_values(struct kvt_comparison *c, int side, const char *group,
-                                  struct kvt_pairs *pairs, struct kvt_stored_value values[],
+                                  struct kvt_pairs *pairs, struct kvt_stored *stored,
                                   struct kvt_err *err)
 {
-    int32_t count = 0;
-    KVT_TRY(kvt_run_reader_values(&c->runs[side], group, values, &count, err));
-    for (int32_t i = 0; i < count; i++) {
+    KVT_TRY(kvt_run_reader_values(&c->runs[side], group, stored, err));
+    for (int32_t i = 0; i < stored->count; i++) {
+        const struct kvt_stored_value *value = &stored->values[i];
         char number[32];
-        snprintf(number, sizeof number, "%.12g", values[i].number);
-        KVT_TRY(kvt_pairs_add(pairs, side, values[i].name,
-                              values[i].is_text ? values[i].text : number,
-                              values[i].is_text ? NULL : &values[i].number, err));
+        snprintf(number, sizeof number, "%.12g", value->number);
+        KVT_TRY(kvt_pairs_add(pairs, side, value->name, value->is_text ? value->text : number,
+                              value->is_text ? NULL : &value->number, err));
     }
     return KVT_OK;
 }
 
-static enum kvt_status compare_side(struct kvt_comparison *c, int side,
-                                    struct kvt_stored_value values[], struct kvt_err *err)
+static enum kvt_status compare_side(struct kvt_comparison *c, int side, struct kvt_stored *stored,
+                                    struct kvt_err *err)
 {
-    KVT_TRY(add_values(c, side, "summary", &c->metrics, values, err));
-    KVT_TRY(add_values(c, side, "meta", &c->meta, values, err));
+    KVT_TRY(add_values(c, side, "summary", &c->metrics, stored, err));
+    KVT_TRY(add_values(c, side, "meta", &c->meta, stored, err));
     char *config = NULL;
     KVT_TRY(kvt_run_reader_config(&c->runs[side], &config, err));
     enum kvt_status status = kvt_pairs_add_yaml(&c->config, side, c->runs[side].path, config, err);
@@ -165,13 +164,13 @@ enum kvt_status kvt_comparison_init(struct kvt_comparison *comparison, const cha
     KVT_TRY(kvt_run_reader_open(&c->runs[1], path_b, err));
     KVT_TRY(compare_logs(c, err));
     KVT_TRY(compare_requests(c, err));
-    struct kvt_stored_value *values = malloc(KVT_STORED_MAX * sizeof *values);
-    if (values == NULL)
+    struct kvt_stored *stored = malloc(sizeof *stored);
+    if (stored == NULL)
         return kvt_err_set(err, KVT_ENOMEM, "no memory to compare two runs");
-    enum kvt_status status = compare_side(c, 0, values, err);
+    enum kvt_status status = compare_side(c, 0, stored, err);
     if (status == KVT_OK)
-        status = compare_side(c, 1, values, err);
-    free(values);
+        status = compare_side(c, 1, stored, err);
+    free(stored);
     KVT_TRY(status);
     kvt_pairs_judge(&c->metrics);
     kvt_pairs_judge(&c->config);

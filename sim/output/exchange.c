@@ -66,18 +66,14 @@ static void print_real(FILE *file, const char *key, double value)
 
 static double real_of(const struct kvt_summary *summary, const char *name)
 {
-    const struct kvt_metric *metric = kvt_summary_find(summary, name);
-    if (metric == NULL || !metric->has_value)
-        return (double)NAN;
-    return metric->kind == KVT_METRIC_REAL ? metric->real : (double)metric->count;
+    return kvt_metric_number(kvt_summary_find(summary, name));
 }
 
 /* ---- lists ---- */
 
 enum list { INPUTS, OUTPUTS, TTFTS, STARTS, LATENCIES, ERRORS };
 
-static void print_item(FILE *file, const struct kvt_result *r, enum list list, int64_t row,
-                       kvt_ticks start)
+static void print_item(FILE *file, const struct kvt_result *r, enum list list, int64_t row)
 {
     bool done = r->fate[row] == KVT_FATE_COMPLETED;
     double per_s = (double)KVT_TICKS_PER_S;
@@ -92,7 +88,7 @@ static void print_item(FILE *file, const struct kvt_result *r, enum list list, i
         fprintf(file, "%.9g", done ? (double)(r->first_token[row] - r->arrival[row]) / per_s : 0);
         break;
     case STARTS:
-        fprintf(file, "%.9f", (double)(r->arrival[row] - start) / per_s);
+        fprintf(file, "%.9f", (double)r->arrival[row] / per_s);
         break;
     case LATENCIES:
         fprintf(file, "%.9g", done ? (double)(r->finish[row] - r->arrival[row]) / per_s : 0);
@@ -113,7 +109,7 @@ static void print_list(FILE *file, const struct kvt_summary *summary, const char
         if (!is_counted(r, row))
             continue;
         fputs(any ? ", " : "", file);
-        print_item(file, r, list, row, 0);
+        print_item(file, r, list, row);
         any = true;
     }
     fprintf(file, "]%s", after);
@@ -171,12 +167,11 @@ static enum kvt_status print_lists(FILE *file, const struct kvt_summary *summary
 static void print_latencies(FILE *file, const struct kvt_summary *summary,
                             const char *const names[KVT_LATENCY_COUNT])
 {
-    static const char *const statistics[] = {"mean", "median", "p90", "p99"};
     char ours[48], theirs[48];
     for (int l = 0; l < KVT_LATENCY_COUNT; l++) {
-        for (size_t s = 0; s < sizeof statistics / sizeof *statistics; s++) {
-            snprintf(ours, sizeof ours, "%s_%s_ms", statistics[s], kvt_latency_keys[l]);
-            snprintf(theirs, sizeof theirs, "%s_%s_ms", statistics[s], names[l]);
+        for (int s = 0; s < KVT_STATISTICS; s++) {
+            snprintf(ours, sizeof ours, "%s_%s_ms", kvt_statistic_keys[s], kvt_latency_keys[l]);
+            snprintf(theirs, sizeof theirs, "%s_%s_ms", kvt_statistic_keys[s], names[l]);
             print_real(file, theirs, real_of(summary, ours));
         }
         snprintf(theirs, sizeof theirs, "std_%s_ms", names[l]);

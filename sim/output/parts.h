@@ -10,6 +10,10 @@
 extern const char *const kvt_latency_keys[KVT_LATENCY_COUNT];
 extern const char *const kvt_latency_labels[KVT_LATENCY_COUNT];
 
+/* What each latency is shown by, in this order: metrics are called mean_ttft_ms, p90_itl_ms ... */
+#define KVT_STATISTICS 4
+extern const char *const kvt_statistic_keys[KVT_STATISTICS];
+
 #ifndef KVT_VERSION
 #define KVT_VERSION "0"
 #endif

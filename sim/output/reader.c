@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -225,9 +226,24 @@ enum kvt_status kvt_run_reader_decisions(struct kvt_run_reader *reader, int64_t 
     return h5.failed ? h5.status : KVT_OK;
 }
 
+double kvt_stored_number(const struct kvt_stored *stored, const char *name)
+{
+    for (int32_t i = 0; i < stored->count; i++)
+        if (strcmp(stored->values[i].name, name) == 0 && !stored->values[i].is_text)
+            return stored->values[i].number;
+    return (double)NAN;
+}
+
+const char *kvt_stored_text(const struct kvt_stored *stored, const char *name)
+{
+    for (int32_t i = 0; i < stored->count; i++)
+        if (strcmp(stored->values[i].name, name) == 0 && stored->values[i].is_text)
+            return stored->values[i].text;
+    return "";
+}
+
 struct value_list {
-    struct kvt_stored_value *values;
-    int32_t count;
+    struct kvt_stored *stored;
     bool full; /* no memory */
 };
 
@@ -235,12 +251,13 @@ static herr_t add_value(hid_t at, const char *name, const H5A_info_t *info, void
 {
     (void)info;
     struct value_list *list = data;
-    if (list->count == KVT_STORED_MAX)
+    struct kvt_stored *stored = list->stored;
+    if (stored->count == KVT_STORED_MAX)
         return -1;
     hid_t attribute = H5Aopen(at, name, H5P_DEFAULT);
     if (attribute < 0)
         return -1;
-    struct kvt_stored_value *value = &list->values[list->count];
+    struct kvt_stored_value *value = &stored->values[stored->count];
     *value = (struct kvt_stored_value){0};
     snprintf(value->name, sizeof value->name, "%s", name);
     hid_t type = H5Aget_type(attribute), space = H5Aget_space(attribute);
@@ -262,23 +279,22 @@ static herr_t add_value(hid_t at, const char *name, const H5A_info_t *info, void
     if (type >= 0)
         H5Tclose(type);
     H5Aclose(attribute);
-    list->count += fine;
+    stored->count += fine;
     return fine ? 0 : -1;
 }
 
 enum kvt_status kvt_run_reader_values(struct kvt_run_reader *reader, const char *group,
-                                      struct kvt_stored_value out[KVT_STORED_MAX], int32_t *count,
-                                      struct kvt_err *err)
+                                      struct kvt_stored *out, struct kvt_err *err)
 {
     struct kvt_h5 h5 = h5_of(reader, err);
-    struct value_list list = {.values = out};
+    struct value_list list = {.stored = out};
+    out->count = 0;
     hid_t at = kvt_h5_id(&h5, "H5Gopen", H5Gopen2(reader->file, group, H5P_DEFAULT));
     if (at >= 0) {
         kvt_h5_done(&h5, "H5Aiterate",
                     H5Aiterate2(at, H5_INDEX_CRT_ORDER, H5_ITER_INC, NULL, add_value, &list));
         H5Gclose(at);
     }
-    *count = list.count;
     if (list.full)
         return no_memory(reader, err);
     return h5.failed ? h5.status : KVT_OK;

@@ -37,6 +37,16 @@ struct kvt_stored_value {
 
 #define KVT_STORED_MAX 640 /* each metric and both ends of its interval */
 
+/* The attributes of a group, in the order they were written. Large (130 KiB): keep it off stacks. */
+struct kvt_stored {
+    int32_t count;
+    struct kvt_stored_value values[KVT_STORED_MAX];
+};
+
+/* The number or text of that name; NaN, "" where there is none. */
+double kvt_stored_number(const struct kvt_stored *stored, const char *name);
+const char *kvt_stored_text(const struct kvt_stored *stored, const char *name);
+
 enum kvt_status kvt_run_reader_open(struct kvt_run_reader *reader, const char *path,
                                     struct kvt_err *err);
 void kvt_run_reader_close(struct kvt_run_reader *reader);
@@ -46,11 +56,9 @@ enum kvt_status kvt_run_reader_decisions(struct kvt_run_reader *reader, int64_t 
                                          int64_t count, struct kvt_decision out[],
                                          struct kvt_err *err);
 
-/* The attributes of a group ("summary", "meta") in the order they were written; at most
- * KVT_STORED_MAX. */
+/* The attributes of a group ("summary", "meta"); KVT_ECONFIG for more than KVT_STORED_MAX. */
 enum kvt_status kvt_run_reader_values(struct kvt_run_reader *reader, const char *group,
-                                      struct kvt_stored_value out[KVT_STORED_MAX], int32_t *count,
-                                      struct kvt_err *err);
+                                      struct kvt_stored *out, struct kvt_err *err);
 
 /* Whether there is a group or dataset at this path ("link", "memory/decode"). */
 bool kvt_run_reader_has(struct kvt_run_reader *reader, const char *path);

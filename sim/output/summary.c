@@ -25,6 +25,8 @@ const char *const kvt_latency_labels[KVT_LATENCY_COUNT] = {
 #undef X
 };
 
+const char *const kvt_statistic_keys[KVT_STATISTICS] = {"mean", "median", "p90", "p99"};
+
 /* ---- measuring ---- */
 
 /* The loosest bound on a latency; KVT_NEVER without one. */
@@ -230,12 +232,10 @@ static void list_metrics(struct kvt_summary *s)
              (double)s->output_tokens, duration_s);
     add_rate(s, "total_token_throughput", "Total token throughput (tok/s)", "tok/s",
              (double)(s->input_tokens + s->output_tokens), duration_s);
-    for (int32_t l = 0; l < KVT_LATENCY_COUNT; l++) {
-        add_latency(s, (enum kvt_latency)l, "mean", -1);
-        add_latency(s, (enum kvt_latency)l, "median", 0.5);
-        add_latency(s, (enum kvt_latency)l, "p90", 0.9);
-        add_latency(s, (enum kvt_latency)l, "p99", 0.99);
-    }
+    static const double quantiles[KVT_STATISTICS] = {-1, 0.5, 0.9, 0.99};
+    for (int32_t l = 0; l < KVT_LATENCY_COUNT; l++)
+        for (int32_t q = 0; q < KVT_STATISTICS; q++)
+            add_latency(s, (enum kvt_latency)l, kvt_statistic_keys[q], quantiles[q]);
     add_count(s, "completed", NULL, fates[KVT_FATE_COMPLETED]);
     add_ratio(s, "duration", NULL, "s", duration_s, 1);
     add_count(s, "rejected", NULL, fates[KVT_FATE_REJECTED]);
@@ -292,6 +292,13 @@ void kvt_summary_set_resamples(struct kvt_summary *summary, int32_t count)
     add_count(summary, "resamples", NULL, count);
     mark_given(summary);
     summary->metrics[summary->metric_count - 1].describes = true;
+}
+
+double kvt_metric_number(const struct kvt_metric *metric)
+{
+    if (metric == NULL || !metric->has_value || metric->kind == KVT_METRIC_TEXT)
+        return (double)NAN;
+    return metric->kind == KVT_METRIC_REAL ? metric->real : (double)metric->count;
 }
 
 const struct kvt_metric *kvt_summary_find(const struct kvt_summary *summary, const char *name)

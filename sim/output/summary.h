@@ -72,8 +72,10 @@ struct kvt_summary {
     bool slo_all_met; /* true without an SLO */
 };
 
+#define KVT_SUMMARY_BYTES ((size_t)1 << 20) /* an arena that holds the histograms of one */
+
 /* Measure result. One pass over the columns, some 20 ns a request; the histograms are taken from
- * arena (350 KiB). summary is large (30 KiB): keep it off small stacks. */
+ * arena. summary is large (30 KiB): keep it off small stacks. */
 enum kvt_status kvt_summary_init(struct kvt_summary *summary, const struct kvt_result *result,
                                  struct kvt_arena *arena, struct kvt_err *err);
 
@@ -82,6 +84,9 @@ void kvt_summary_set_resamples(struct kvt_summary *summary, int32_t count);
 
 /* The metric of that name, or NULL. */
 const struct kvt_metric *kvt_summary_find(const struct kvt_summary *summary, const char *name);
+
+/* Its number; NaN for a text, for none, and for NULL. */
+double kvt_metric_number(const struct kvt_metric *metric);
 
 /* The value as JSON and CSV print it: twelve digits, "" for none. Returns out. */
 const char *kvt_metric_print(const struct kvt_metric *metric, char *out, size_t size_bytes);

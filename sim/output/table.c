@@ -110,12 +110,12 @@ static void requests(const struct kvt_summary *s, FILE *file)
 
 static void latencies(const struct kvt_summary *s, FILE *file)
 {
-    static const char *const columns[] = {"mean", "median", "p90", "p99"};
+    const char *const *columns = kvt_statistic_keys;
     rule(file, '-', "Latency (ms)");
     fprintf(file, "%-10s%14s%14s%14s%14s\n", "", columns[0], columns[1], columns[2], columns[3]);
     for (int32_t l = 0; l < KVT_LATENCY_COUNT; l++) {
         fprintf(file, "%-10s", kvt_latency_labels[l]);
-        for (int32_t c = 0; c < 4; c++) {
+        for (int32_t c = 0; c < KVT_STATISTICS; c++) {
             char name[32], value[160];
             snprintf(name, sizeof name, "%s_%s_ms", columns[c], kvt_latency_keys[l]);
             kvt_print_right(file, named_text(s, name, value, sizeof value), 14);

@@ -155,15 +155,6 @@ static void judge(struct kvt_candidate *candidate, const struct kvt_evaluation *
              rejected, arrived, which);
 }
 
-static double confidence_of(const struct kvt_evaluation *run)
-{
-    const double *met = kvt_resamples_values(&run->resamples, "slo_met");
-    double sum = 0;
-    for (int32_t r = 0; met != NULL && r < run->resamples.count; r++)
-        sum += met[r];
-    return met != NULL ? sum / run->resamples.count : (double)NAN;
-}
-
 static double rate_of(const struct kvt_simulation *simulation)
 {
     const struct kvt_trace *trace = &simulation->trace;
@@ -205,7 +196,8 @@ static enum kvt_status run_fleet(struct assessment *a, const struct kvt_config *
     }
     judge(candidate, &a->run, which);
     if (how->resamples > 0)
-        candidate->confidence = fmin(candidate->confidence, confidence_of(&a->run));
+        candidate->confidence =
+            fmin(candidate->confidence, kvt_resamples_share(&a->run.resamples, "slo_met"));
     kvt_evaluation_release(&a->run);
     return KVT_OK;
 }

@@ -1,5 +1,6 @@
 #include "sim/plan/bounds.h"
 
+#include <gsl/gsl_sort.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -132,12 +133,6 @@ static int64_t measure(struct judge *j, int64_t *arrived)
     return rejected;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* The rank (from 0) whose value a percentile is at least; -1 for a mean. */
 static int64_t rank_of(const struct judge *j, double percentile)
 {
@@ -258,9 +253,9 @@ static bool is_little(const struct judge *j, const struct work *work)
 
 static void sort_work(const struct work *work)
 {
-    qsort(work->prompts, (size_t)work->count, sizeof *work->prompts, by_value);
-    qsort(work->decodes, (size_t)work->count, sizeof *work->decodes, by_value);
-    qsort(work->pages, (size_t)work->count, sizeof *work->pages, by_value);
+    gsl_sort(work->prompts, 1, (size_t)work->count);
+    gsl_sort(work->decodes, 1, (size_t)work->count);
+    gsl_sort(work->pages, 1, (size_t)work->count);
 }
 
 /* How many requests can at most be past their first token and not yet done. Newcomers are let in
@@ -377,8 +372,8 @@ static enum kvt_bound judge(struct judge *j, double rejected)
     }
     if (j->config->workload.kind == KVT_WORKLOAD_CLOSED)
         return KVT_BOUND_NONE;
-    qsort(j->prompts, (size_t)j->count, sizeof *j->prompts, by_value);
-    qsort(j->whole, (size_t)j->count, sizeof *j->whole, by_value);
+    gsl_sort(j->prompts, 1, (size_t)j->count);
+    gsl_sort(j->whole, 1, (size_t)j->count);
     if (breaks(j, &slo->ttft, j->prompts, j->latency, "TTFT"))
         return KVT_BOUND_TTFT;
     if (breaks(j, &slo->e2el, j->whole, 0, "E2EL"))

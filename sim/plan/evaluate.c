@@ -1,16 +1,12 @@
 #include "sim/plan/evaluate.h"
 
-#include <math.h>
-
-#define SUMMARY_BYTES ((size_t)1 << 20) /* histograms of a summary */
-
 static enum kvt_status evaluate(struct kvt_evaluation *e,
                                 const struct kvt_simulate_options *options,
                                 const struct kvt_resample_options *how, struct kvt_err *err)
 {
     KVT_TRY(kvt_simulation_run(&e->simulation, options, err));
     KVT_TRY(kvt_simulation_result(&e->simulation, &e->result, err));
-    KVT_TRY(kvt_arena_init(&e->arena, SUMMARY_BYTES, err));
+    KVT_TRY(kvt_arena_init(&e->arena, KVT_SUMMARY_BYTES, err));
     KVT_TRY(kvt_summary_init(&e->summary, &e->result, &e->arena, err));
     if (how == NULL || how->count == 0)
         return KVT_OK;
@@ -56,8 +52,5 @@ void kvt_evaluation_release(struct kvt_evaluation *evaluation)
 
 double kvt_evaluation_metric(const struct kvt_evaluation *evaluation, const char *name)
 {
-    const struct kvt_metric *found = kvt_summary_find(&evaluation->summary, name);
-    if (found == NULL || !found->has_value || found->kind == KVT_METRIC_TEXT)
-        return (double)NAN;
-    return found->kind == KVT_METRIC_REAL ? found->real : (double)found->count;
+    return kvt_metric_number(kvt_summary_find(&evaluation->summary, name));
 }

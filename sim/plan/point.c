@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SUMMARY_BYTES ((size_t)1 << 20)
-
 /* ---- columns ------------------------------------------------------------------------------ */
 
 static void add_column(struct kvt_point_columns *columns, const char *name, const char *end)
@@ -25,21 +23,6 @@ int32_t kvt_point_column(const struct kvt_point_columns *columns, const char *na
     return -1;
 }
 
-static void add_bounds(struct kvt_result *result, enum kvt_latency latency,
-                       const struct kvt_config_target *target)
-{
-    for (int32_t i = 0; i < target->count && result->slo_count < KVT_SLO_BOUNDS_MAX; i++)
-        result->slo[result->slo_count++] =
-            (struct kvt_slo_bound){.latency = latency, .percentile = target->percentile[i]};
-}
-
-static void add_slo(struct kvt_result *result, const struct kvt_config_slo *slo)
-{
-    add_bounds(result, KVT_LATENCY_TTFT, &slo->ttft);
-    add_bounds(result, KVT_LATENCY_ITL, &slo->itl);
-    add_bounds(result, KVT_LATENCY_E2EL, &slo->e2el);
-}
-
 /* Every metric that a run of this SLO can have, by measuring a run of nothing. */
 static enum kvt_status list_metrics(struct kvt_point_columns *columns,
                                     const struct kvt_config_slo *slo, int32_t resamples,
@@ -53,8 +36,8 @@ static enum kvt_status list_metrics(struct kvt_point_columns *columns,
     struct kvt_summary *summary = malloc(sizeof *summary);
     if (summary == NULL)
         return kvt_err_set(err, KVT_ENOMEM, "no memory for the columns of a sweep");
-    add_slo(&result, slo);
-    enum kvt_status status = kvt_arena_init(&arena, SUMMARY_BYTES, err);
+    kvt_result_set_slo(&result, slo);
+    enum kvt_status status = kvt_arena_init(&arena, KVT_SUMMARY_BYTES, err);
     if (status == KVT_OK)
         status = kvt_summary_init(summary, &result, &arena, err);
     for (int32_t m = 0; status == KVT_OK && m < summary->metric_count; m++) {
@@ -163,23 +146,15 @@ void kvt_point_values(const struct kvt_point_columns *columns, const struct kvt_
         values[i] = (double)NAN;
     for (int32_t m = 0; m < e->summary.metric_count; m++) {
         const struct kvt_metric *metric = &e->summary.metrics[m];
-        if (metric->kind == KVT_METRIC_TEXT || !metric->has_value)
-            continue;
-        double value = metric->kind == KVT_METRIC_REAL ? metric->real : (double)metric->count;
-        put(columns, metric->name, "", value, values);
+        put(columns, metric->name, "", kvt_metric_number(metric), values);
         if (!metric->has_interval)
             continue;
         put(columns, metric->name, "_low", metric->low, values);
         put(columns, metric->name, "_high", metric->high, values);
     }
     put_roles(columns, e, values);
-    const double *met =
-        e->resamples.count > 0 ? kvt_resamples_values(&e->resamples, "slo_met") : NULL;
-    double sum = 0;
-    for (int32_t r = 0; met != NULL && r < e->resamples.count; r++)
-        sum += met[r];
-    if (met != NULL)
-        put(columns, "slo_confidence", "", sum / e->resamples.count, values);
+    if (e->resamples.count > 0)
+        put(columns, "slo_confidence", "", kvt_resamples_share(&e->resamples, "slo_met"), values);
 }
 
 /* ---- a run -------------------------------------------------------------------------------- */

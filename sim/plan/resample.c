@@ -1,12 +1,11 @@
 #include "sim/plan/resample.h"
 
+#include <gsl/gsl_sort.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "sim/base/assert.h"
-
-#define SUMMARY_BYTES ((size_t)1 << 20) /* histograms of a summary */
 
 /* ---- one run ------------------------------------------------------------------------------ */
 
@@ -17,13 +16,6 @@ struct workplace {
     struct kvt_summary summary;
 };
 
-static double value_of(const struct kvt_metric *metric)
-{
-    if (!metric->has_value || metric->kind == KVT_METRIC_TEXT)
-        return (double)NAN;
-    return metric->kind == KVT_METRIC_REAL ? metric->real : (double)metric->count;
-}
-
 /* The metrics of a run that is done, and their names where nobody has written them yet. */
 static void take_values(struct kvt_resamples *resamples, int32_t resample,
                         const struct kvt_resample_options *options, const struct workplace *at)
@@ -33,7 +25,7 @@ static void take_values(struct kvt_resamples *resamples, int32_t resample,
     kvt_assert(resamples->metric_count == last + (options->extra != NULL));
     for (int32_t m = 0; m < last; m++)
         resamples->values[(size_t)m * (size_t)resamples->count + (size_t)resample] =
-            value_of(&summary->metrics[m]);
+            kvt_metric_number(&summary->metrics[m]);
     if (options->extra != NULL)
         resamples->values[(size_t)last * (size_t)resamples->count + (size_t)resample] =
             options->extra(&at->simulation);
@@ -57,7 +49,7 @@ static enum kvt_status run_one(struct kvt_resamples *resamples, int32_t resample
         how.strike_count = base->faults->count;
     }
     struct kvt_arena arena;
-    KVT_TRY(kvt_arena_init(&arena, SUMMARY_BYTES, err));
+    KVT_TRY(kvt_arena_init(&arena, KVT_SUMMARY_BYTES, err));
     kvt_error_factors_init(&at->errors, options->seed, (uint64_t)resample);
     enum kvt_status status =
         kvt_simulation_init_with_errors(&at->simulation, base, &at->errors, &how, err);
@@ -174,10 +166,13 @@ const double *kvt_resamples_values(const struct kvt_resamples *resamples, const 
     return NULL;
 }
 
-static int by_value(const void *a, const void *b)
+double kvt_resamples_share(const struct kvt_resamples *resamples, const char *name)
 {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+    const double *values = kvt_resamples_values(resamples, name);
+    double sum = 0;
+    for (int32_t r = 0; values != NULL && r < resamples->count; r++)
+        sum += values[r];
+    return values != NULL ? sum / resamples->count : (double)NAN;
 }
 
 /* The value of this rank, 1 to count, linear between neighbours; the first and the last beyond. */
@@ -199,7 +194,7 @@ struct kvt_interval kvt_interval_of(double values[], int32_t count, double point
             values[kept++] = values[i];
     if (kept == 0)
         return (struct kvt_interval){(double)NAN, (double)NAN};
-    qsort(values, (size_t)kept, sizeof *values, by_value);
+    gsl_sort(values, 1, (size_t)kept);
     return (struct kvt_interval){
         .low = fmin(at_rank(values, kept, (kept + 1) / 20.0), point),
         .high = fmax(at_rank(values, kept, 19 * (kept + 1) / 20.0), point),
@@ -232,7 +227,8 @@ enum kvt_status kvt_resamples_annotate(const struct kvt_resamples *resamples,
         if (!metric->has_value || metric->is_given || metric->kind == KVT_METRIC_TEXT ||
             metric->kind == KVT_METRIC_TRUTH)
             continue;
-        KVT_TRY(kvt_resamples_interval(resamples, metric->name, value_of(metric), &interval, err));
+        KVT_TRY(kvt_resamples_interval(resamples, metric->name, kvt_metric_number(metric),
+                                       &interval, err));
         metric->has_interval = !isnan(interval.low);
         metric->low = interval.low;
         metric->high = interval.high;

@@ -64,6 +64,9 @@ void kvt_resamples_release(struct kvt_resamples *resamples);
 /* The metric's values by resample (numbers and truths, 0 or 1), or NULL for an unknown name. */
 const double *kvt_resamples_values(const struct kvt_resamples *resamples, const char *name);
 
+/* The share of the resamples in which a truth ("slo_met") holds; NaN for an unknown name. */
+double kvt_resamples_share(const struct kvt_resamples *resamples, const char *name);
+
 /* The interval of that metric around its point; NaN where it has none. KVT_ENOMEM only. */
 enum kvt_status kvt_resamples_interval(const struct kvt_resamples *resamples, const char *name,
                                        double point, struct kvt_interval *interval,

@@ -8,8 +8,6 @@
 #include "sim/output/summary.h"
 #include "sim/plan/bench_load.h"
 
-#define SUMMARY_BYTES (16 << 20)
-
 /* The law of a constant that a whole step asks for. */
 static int32_t constant_law(const struct kvt_fleet_role *role, enum kvt_family family)
 {
@@ -216,7 +214,7 @@ static enum kvt_status measure(struct kvt_serving_world *world, int32_t run,
     struct kvt_where where = {.file = world->runs[run].path, .line = world->runs[run].run->line};
     struct kvt_summary *summary = malloc(sizeof *summary);
     enum kvt_status status = summary == NULL ? kvt_err_set(err, KVT_ENOMEM, "no memory to measure")
-                                             : kvt_arena_init(&arena, SUMMARY_BYTES, err);
+                                             : kvt_arena_init(&arena, KVT_SUMMARY_BYTES, err);
     if (status != KVT_OK) {
         free(summary);
         return status;
@@ -225,8 +223,7 @@ static enum kvt_status measure(struct kvt_serving_world *world, int32_t run,
     if (status == KVT_OK)
         status = kvt_summary_init(summary, &result, &arena, err);
     for (int m = 0; status == KVT_OK && m < KVT_BENCH_METRIC_COUNT; m++) {
-        const struct kvt_metric *metric = kvt_summary_find(summary, kvt_bench_metric_names[m]);
-        metrics[m] = metric != NULL && metric->has_value ? metric->real : (double)NAN;
+        metrics[m] = kvt_metric_number(kvt_summary_find(summary, kvt_bench_metric_names[m]));
     }
     int64_t served = status == KVT_OK ? summary->counted.fates[KVT_FATE_COMPLETED] : 0;
     if (status == KVT_OK && served < simulation->trace.count)

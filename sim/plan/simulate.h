@@ -87,6 +87,9 @@ enum kvt_status kvt_simulation_run(struct kvt_simulation *simulation,
 enum kvt_status kvt_simulation_result(struct kvt_simulation *simulation, struct kvt_result *result,
                                       struct kvt_err *err);
 
+/* What a result is judged by, from a config. */
+void kvt_result_set_slo(struct kvt_result *result, const struct kvt_config_slo *slo);
+
 void kvt_simulation_release(struct kvt_simulation *simulation);
 
 #endif

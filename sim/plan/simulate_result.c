@@ -171,6 +171,14 @@ static void fill_slo(const struct kvt_config_target *target, enum kvt_latency la
                                    .limit = kvt_ticks_from_seconds(target->seconds[i])};
 }
 
+void kvt_result_set_slo(struct kvt_result *result, const struct kvt_config_slo *slo)
+{
+    result->slo_count = 0;
+    fill_slo(&slo->ttft, KVT_LATENCY_TTFT, result);
+    fill_slo(&slo->itl, KVT_LATENCY_ITL, result);
+    fill_slo(&slo->e2el, KVT_LATENCY_E2EL, result);
+}
+
 enum kvt_status kvt_simulation_result(struct kvt_simulation *simulation, struct kvt_result *result,
                                       struct kvt_err *err)
 {
@@ -230,8 +238,6 @@ enum kvt_status kvt_simulation_result(struct kvt_simulation *simulation, struct 
     };
     for (int32_t i = 0; i < result->replica_count; i++)
         result->evicted_pages += simulation->replicas[i].evictions;
-    fill_slo(&config->slo.ttft, KVT_LATENCY_TTFT, result);
-    fill_slo(&config->slo.itl, KVT_LATENCY_ITL, result);
-    fill_slo(&config->slo.e2el, KVT_LATENCY_E2EL, result);
+    kvt_result_set_slo(result, &config->slo);
     return KVT_OK;
 }

@@ -1,5 +1,6 @@
 #include "sim/report/cdf.h"
 
+#include <gsl/gsl_sort.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -55,18 +56,12 @@ enum kvt_status kvt_cdf_of_histogram(struct kvt_cdf *cdf, const double pairs[], 
     return KVT_OK;
 }
 
-static int by_value(const void *x, const void *y)
-{
-    double a = *(const double *)x, b = *(const double *)y;
-    return (a > b) - (a < b);
-}
-
 enum kvt_status kvt_cdf_of_values(struct kvt_cdf *cdf, double values[], int64_t count,
                                   struct kvt_err *err)
 {
     if (!cdf_begin(cdf))
         return kvt_err_set(err, KVT_ENOMEM, "no memory for a distribution");
-    qsort(values, (size_t)count, sizeof *values, by_value);
+    gsl_sort(values, 1, (size_t)count);
     for (int64_t i = 0; i < count; i++) {
         if (i == 0)
             cdf_add(cdf, values[i], 0, true);
@@ -78,8 +73,8 @@ enum kvt_status kvt_cdf_of_values(struct kvt_cdf *cdf, double values[], int64_t 
 double kvt_mean_concurrency(const struct kvt_report_run *run)
 {
     double sum = 0, duration = kvt_report_metric(run, "duration");
-    const double *arrival = run->columns[KVT_COLUMN_ARRIVAL];
-    const double *finish = run->columns[KVT_COLUMN_FINISH], *fate = run->columns[KVT_COLUMN_FATE];
+    const double *arrival = run->columns[KVT_REPORT_ARRIVAL];
+    const double *finish = run->columns[KVT_REPORT_FINISH], *fate = run->columns[KVT_REPORT_FATE];
     for (int64_t r = 0; r < run->rows; r++)
         if (fate[r] == KVT_FATE_COMPLETED && arrival[r] >= run->warmup_s * 1e9)
             sum += (finish[r] - arrival[r]) * 1e-9;

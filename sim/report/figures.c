@@ -1,6 +1,7 @@
 /*
  * figures.c - the figures of a report, each a chart that is filled from the run
  */
+#include <gsl/gsl_sort.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,8 +67,8 @@ static void add_bounds(struct kvt_drawing *drawing, const struct kvt_report_run 
 {
     char start[32];
     int bytes = snprintf(start, sizeof start, "slo_%s_", latency);
-    for (int32_t i = 0; i < run->summary_count; i++) {
-        const char *name = run->summary[i].name;
+    for (int32_t i = 0; i < run->summary->count; i++) {
+        const char *name = run->summary->values[i].name;
         const char *end = strstr(name, "_target_ms");
         struct kvt_chart *chart = &drawing->chart;
         if (strncmp(name, start, (size_t)bytes) != 0 || end == NULL ||
@@ -76,7 +77,8 @@ static void add_bounds(struct kvt_drawing *drawing, const struct kvt_report_run 
         char *label = drawing->texts[chart->mark_count];
         snprintf(label, sizeof drawing->texts[0], "SLO %s %.*s", latency, (int)(end - name) - bytes,
                  name + bytes);
-        chart->marks[chart->mark_count++] = (struct kvt_mark){run->summary[i].number / 1e3, label};
+        chart->marks[chart->mark_count++] =
+            (struct kvt_mark){run->summary->values[i].number / 1e3, label};
     }
 }
 
@@ -139,9 +141,9 @@ static void draw_tokens(struct kvt_drawing *drawing, const struct kvt_report *re
 /* Requests in flight and output tokens per second, by bin. */
 static bool fill_flow(const struct kvt_report_run *run, double in_flight[], double tokens[])
 {
-    const double *arrival = run->columns[KVT_COLUMN_ARRIVAL];
-    const double *first = run->columns[KVT_COLUMN_FIRST], *end = run->columns[KVT_COLUMN_FINISH];
-    const double *fate = run->columns[KVT_COLUMN_FATE], *output = run->columns[KVT_COLUMN_OUTPUT];
+    const double *arrival = run->columns[KVT_REPORT_ARRIVAL];
+    const double *first = run->columns[KVT_REPORT_FIRST], *end = run->columns[KVT_REPORT_FINISH];
+    const double *fate = run->columns[KVT_REPORT_FATE], *output = run->columns[KVT_REPORT_OUTPUT];
     struct kvt_flow_bins flying, made;
     bool taken = kvt_flow_bins_init(&flying, run->end_s, BINS);
     taken = kvt_flow_bins_init(&made, run->end_s, BINS) && taken;
@@ -255,17 +257,11 @@ static void draw_rates(struct kvt_drawing *drawing, const struct kvt_report *rep
 
 /* ---- TTFT over time ---- */
 
-static int by_value(const void *x, const void *y)
-{
-    double a = *(const double *)x, b = *(const double *)y;
-    return (a > b) - (a < b);
-}
-
 /* values[begin[i] .. begin[i + 1]) are the TTFTs of the requests that arrive in bin i. */
 static void sort_by_arrival(const struct kvt_report_run *run, double values[], int64_t begin[])
 {
-    const double *arrival = run->columns[KVT_COLUMN_ARRIVAL];
-    const double *first = run->columns[KVT_COLUMN_FIRST];
+    const double *arrival = run->columns[KVT_REPORT_ARRIVAL];
+    const double *first = run->columns[KVT_REPORT_FIRST];
     double per_ns = LATENCY_BINS / (run->end_s * 1e9);
     for (int pass = 0; pass < 2; pass++) {
         for (int64_t r = 0; r < run->rows; r++) {
@@ -306,7 +302,7 @@ static void draw_latency(struct kvt_drawing *drawing, const struct kvt_report *r
         y[line] = kvt_drawing_room(drawing, LATENCY_BINS);
     for (int32_t i = 0; !drawing->failed && i < LATENCY_BINS; i++) {
         int64_t count = begin[i + 1] - begin[i];
-        qsort(values + begin[i], (size_t)count, sizeof *values, by_value);
+        gsl_sort(values + begin[i], 1, (size_t)count);
         for (int line = 0; line < 3; line++) {
             int64_t rank = (int64_t)(lines[line].share * (double)(count - 1) + 0.5);
             y[line][i] = count > 0 ? values[begin[i] + rank] : (double)NAN;
@@ -405,8 +401,8 @@ static void draw_preemptions(struct kvt_drawing *drawing, const struct kvt_repor
     if (!known)
         drawing->chart.title = "Preemptions, by arrival of the request";
     for (int64_t r = 0; y != NULL && !known && r < run->rows && run->end_s > 0; r++) {
-        double bin = floor(run->columns[KVT_COLUMN_ARRIVAL][r] / (run->end_s * 1e9) * LATENCY_BINS);
-        double times = run->columns[KVT_COLUMN_PREEMPTIONS][r];
+        double bin = floor(run->columns[KVT_REPORT_ARRIVAL][r] / (run->end_s * 1e9) * LATENCY_BINS);
+        double times = run->columns[KVT_REPORT_PREEMPTIONS][r];
         if (bin >= 0 && times > 0)
             y[bin < LATENCY_BINS ? (int32_t)bin : LATENCY_BINS - 1] += times;
     }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "sim/output/interval.h"
+#include "sim/output/parts.h"
 #include "sim/report/parts.h"
 
 static const char style[] =
@@ -155,16 +156,13 @@ static void print_cards(const struct kvt_report_run *run, FILE *out)
 
 static void print_latencies(const struct kvt_report_run *run, FILE *out)
 {
-    static const char *const keys[] = {"ttft", "tpot", "itl", "e2el"};
-    static const char *const labels[] = {"TTFT", "TPOT", "ITL", "E2EL"};
-    static const char *const columns[] = {"mean", "median", "p90", "p99"};
     char name[32], text[96];
     fputs("<div class=\"table\"><table><tr><th>Latency (ms)<th>mean<th>median<th>p90<th>p99</tr>\n",
           out);
-    for (int l = 0; l < 4; l++) {
-        fprintf(out, "<tr><td>%s", labels[l]);
-        for (int c = 0; c < 4; c++) {
-            snprintf(name, sizeof name, "%s_%s_ms", columns[c], keys[l]);
+    for (int l = 0; l < KVT_LATENCY_COUNT; l++) {
+        fprintf(out, "<tr><td>%s", kvt_latency_labels[l]);
+        for (int c = 0; c < KVT_STATISTICS; c++) {
+            snprintf(name, sizeof name, "%s_%s_ms", kvt_statistic_keys[c], kvt_latency_keys[l]);
             fprintf(out, "<td>%s", shown(run, name, text));
         }
         fputs("</tr>\n", out);
@@ -199,8 +197,8 @@ static void print_slo(const struct kvt_report_run *run, FILE *out)
 {
     bool any = false;
     char name[72], text[96], limit[96];
-    for (int32_t i = 0; i < run->summary_count; i++) {
-        const char *key = run->summary[i].name, *end = strstr(key, "_target_ms");
+    for (int32_t i = 0; i < run->summary->count; i++) {
+        const char *key = run->summary->values[i].name, *end = strstr(key, "_target_ms");
         if (strncmp(key, "slo_", 4) != 0 || end == NULL)
             continue;
         if (!any)
@@ -215,7 +213,7 @@ static void print_slo(const struct kvt_report_run *run, FILE *out)
         for (const char *c = key + 4; c < end; c++)
             fputc(*c == '_' ? ' ' : *c, out);
         fprintf(out, "<td>%s<td>%s<td class=\"%s\">%s</tr>\n",
-                number_text(run->summary[i].number, limit), shown(run, name, text),
+                number_text(run->summary->values[i].number, limit), shown(run, name, text),
                 met ? "good" : "bad", met ? "met" : "missed");
     }
     if (any)
@@ -317,15 +315,16 @@ static void print_end(const struct kvt_report_run *run, FILE *out)
     kvt_svg_text(run->config, out);
     fputs("</pre>\n<p class=\"soft\" style=\"margin-top:16px\">kvtwin", out);
     static const char *const names[] = {"version", "digest", "cpu"};
-    for (size_t n = 0; n < sizeof names / sizeof *names; n++)
-        for (int32_t i = 0; i < run->meta_count; i++)
-            if (run->meta[i].is_text && strcmp(run->meta[i].name, names[n]) == 0) {
-                fprintf(out, "%s%s ", n == 0 ? " " : ", ", n == 0 ? "" : names[n]);
-                kvt_svg_text(run->meta[i].text, out);
-            }
-    for (int32_t i = 0; i < run->meta_count; i++)
-        if (strcmp(run->meta[i].name, "seed") == 0)
-            fprintf(out, ", seed %.0f", run->meta[i].number);
+    for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
+        const char *text = kvt_stored_text(run->meta, names[n]);
+        if (text[0] == '\0')
+            continue;
+        fprintf(out, "%s%s ", n == 0 ? " " : ", ", n == 0 ? "" : names[n]);
+        kvt_svg_text(text, out);
+    }
+    double seed = kvt_stored_number(run->meta, "seed");
+    if (!isnan(seed))
+        fprintf(out, ", seed %.0f", seed);
     fputs("</p>\n</main></body></html>\n", out);
 }
 

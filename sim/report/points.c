@@ -171,16 +171,14 @@ static enum kvt_status describe_best(struct kvt_points_page *page, struct kvt_er
 /* What only a search has. */
 static enum kvt_status read_search(struct kvt_points_page *page, struct kvt_err *err)
 {
-    struct kvt_stored_value *values = calloc(KVT_STORED_MAX, sizeof *values);
-    int32_t count = 0;
-    if (values == NULL)
+    struct kvt_stored *meta = malloc(sizeof *meta);
+    if (meta == NULL)
         return kvt_err_set(err, KVT_ENOMEM, "no memory for /meta");
-    enum kvt_status status = kvt_run_reader_values(&page->reader, "meta", values, &count, err);
-    for (int32_t i = 0; i < count; i++)
-        if (strcmp(values[i].name, "best") == 0 && values[i].number >= 0 &&
-            values[i].number < (double)page->rows)
-            page->best = (int64_t)values[i].number;
-    free(values);
+    enum kvt_status status = kvt_run_reader_values(&page->reader, "meta", meta, err);
+    double best = status == KVT_OK ? kvt_stored_number(meta, "best") : -1;
+    if (best >= 0 && best < (double)page->rows)
+        page->best = (int64_t)best;
+    free(meta);
     KVT_TRY(status);
     KVT_TRY(read_texts(page, "candidates", "state", &page->state, err));
     KVT_TRY(read_numbers(page, "candidates", "on_front", &page->on_front, err));
@@ -191,31 +189,26 @@ static enum kvt_status read_search(struct kvt_points_page *page, struct kvt_err 
         KVT_TRY(read_numbers(page, "candidates", m == KVT_POINTS_GPUS ? "gpus" : "usd_per_h",
                              &page->metrics[m], err));
     }
-    KVT_TRY(read_texts(page, "candidates", "message", &page->message, err));
     return describe_best(page, err);
 }
 
 enum kvt_status kvt_points_page_read(struct kvt_points_page *page, const char *path,
                                      struct kvt_err *err)
 {
+    char kind[16];
     *page = (struct kvt_points_page){.rows = -1, .best = -1};
-    KVT_TRY(kvt_points_reader_open(&page->reader, path, page->kind, err));
-    bool is_plan = strcmp(page->kind, "plan") == 0;
-    if (!is_plan && strcmp(page->kind, "sweep") != 0)
+    KVT_TRY(kvt_points_reader_open(&page->reader, path, kind, err));
+    page->is_plan = strcmp(kind, "plan") == 0;
+    if (!page->is_plan && strcmp(kind, "sweep") != 0)
         return kvt_err_at(err, KVT_ECONFIG, (struct kvt_where){.file = path},
-                          "want the file of a sweep or a plan, got another (\"%s\")", page->kind);
+                          "want the file of a sweep or a plan, got another (\"%s\")", kind);
     KVT_TRY(kvt_run_reader_config(&page->reader, &page->config, err));
     KVT_TRY(read_settings(page, err));
-    if (!is_plan)
-        KVT_TRY(read_texts(page, "points", "message", &page->message, err));
-    if (page->rows < 0) /* a search of a config without domains */
-        KVT_TRY(read_texts(page, "candidates", "state", &page->state, err));
-    free(page->state.name);
-    free(page->state.texts);
-    page->state = (struct kvt_points_setting){0};
+    KVT_TRY(
+        read_texts(page, page->is_plan ? "candidates" : "points", "message", &page->message, err));
     for (int m = 0; m < KVT_POINTS_METRIC_COUNT; m++)
         KVT_TRY(read_numbers(page, "metrics", columns[m], &page->metrics[m], err));
-    return is_plan ? read_search(page, err) : KVT_OK;
+    return page->is_plan ? read_search(page, err) : KVT_OK;
 }
 
 void kvt_points_page_release(struct kvt_points_page *page)
@@ -403,7 +396,7 @@ enum kvt_status kvt_points_page_figure(const struct kvt_points_page *page,
                                        bool *shown, struct kvt_err *err)
 {
     struct kvt_drawing drawing = {.chart = {.title = labels[metric]}};
-    bool is_plan = strcmp(page->kind, "plan") == 0;
+    bool is_plan = page->is_plan;
     *shown = false;
     if (page->metrics[metric] == NULL || page->rows == 0 || page->rows > INT32_MAX / 2 ||
         metric == KVT_POINTS_GPUS || metric == KVT_POINTS_USD)
@@ -458,8 +451,8 @@ static int by_rank(const void *a, const void *b)
 static void print_row(const struct kvt_points_page *page, int64_t r, FILE *out)
 {
     char number[96];
-    bool is_plan = strcmp(page->kind, "plan") == 0,
-         run = page->metrics[KVT_POINTS_OUT] != NULL && isfinite(page->metrics[KVT_POINTS_OUT][r]);
+    bool is_plan = page->is_plan;
+    bool run = page->metrics[KVT_POINTS_OUT] != NULL && isfinite(page->metrics[KVT_POINTS_OUT][r]);
     fputs(r == page->best ? "<tr class=\"good\">" : "<tr>", out);
     for (int32_t s = 0; s < page->setting_count; s++) {
         fputs("<td>", out);
@@ -486,7 +479,7 @@ static void print_row(const struct kvt_points_page *page, int64_t r, FILE *out)
 static enum kvt_status print_table(const struct kvt_points_page *page, FILE *out,
                                    struct kvt_err *err)
 {
-    bool is_plan = strcmp(page->kind, "plan") == 0;
+    bool is_plan = page->is_plan;
     int64_t *order = malloc(((size_t)page->rows + 1) * sizeof *order);
     if (order == NULL)
         return kvt_err_set(err, KVT_ENOMEM, "no memory for a table");
@@ -519,7 +512,7 @@ enum kvt_status kvt_points_page_html(const struct kvt_points_page *page, FILE *o
                                      struct kvt_err *err)
 {
     char title[64], number[32];
-    bool is_plan = strcmp(page->kind, "plan") == 0;
+    bool is_plan = page->is_plan;
     snprintf(title, sizeof title, "%s of %s %s", is_plan ? "Search" : "Sweep",
              kvt_number_print((double)page->rows, 0, number, sizeof number),
              is_plan ? "candidates" : "points");

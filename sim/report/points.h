@@ -1,7 +1,7 @@
 /*
  * points.h - the file of a sweep or of a search as a page
  *
- *     kvt_points_page_read     "sweep" or "plan" (kind); anything else is KVT_ECONFIG
+ *     kvt_points_page_read     a sweep or a search; anything else is KVT_ECONFIG
  *     kvt_points_page_html     figures, the table of points, the configuration
  *     kvt_points_page_figure   one figure as a file of its own
  *     kvt_points_page_release
@@ -43,7 +43,7 @@ struct kvt_points_setting {
 
 struct kvt_points_page {
     struct kvt_run_reader reader; /* open */
-    char kind[16];
+    bool is_plan;                 /* a search; else a sweep */
     int64_t rows;
     int32_t setting_count;
     struct kvt_points_setting settings[KVT_POINTS_SETTINGS];

@@ -16,25 +16,9 @@ static enum kvt_status damaged(const struct kvt_report_run *run, const char *wha
 
 /* ---- values ---- */
 
-static double value_of(const struct kvt_stored_value *values, int32_t count, const char *name)
-{
-    for (int32_t i = 0; i < count; i++)
-        if (strcmp(values[i].name, name) == 0 && !values[i].is_text)
-            return values[i].number;
-    return (double)NAN;
-}
-
-static const char *text_of(const struct kvt_stored_value *values, int32_t count, const char *name)
-{
-    for (int32_t i = 0; i < count; i++)
-        if (strcmp(values[i].name, name) == 0 && values[i].is_text)
-            return values[i].text;
-    return "";
-}
-
 double kvt_report_metric(const struct kvt_report_run *run, const char *name)
 {
-    return value_of(run->summary, run->summary_count, name);
+    return kvt_stored_number(run->summary, name);
 }
 
 const char *kvt_report_key(const struct kvt_report_run *run, const char *path)
@@ -46,13 +30,12 @@ const char *kvt_report_key(const struct kvt_report_run *run, const char *path)
 }
 
 static enum kvt_status read_values(struct kvt_report_run *run, const char *group,
-                                   struct kvt_stored_value **values, int32_t *count,
-                                   struct kvt_err *err)
+                                   struct kvt_stored **values, struct kvt_err *err)
 {
-    *values = calloc(KVT_STORED_MAX, sizeof **values);
+    *values = malloc(sizeof **values);
     if (*values == NULL)
         return kvt_err_set(err, KVT_ENOMEM, "no memory for /%s", group);
-    return kvt_run_reader_values(&run->reader, group, *values, count, err);
+    return kvt_run_reader_values(&run->reader, group, *values, err);
 }
 
 static enum kvt_status read_texts(struct kvt_report_run *run, struct kvt_err *err)
@@ -60,8 +43,8 @@ static enum kvt_status read_texts(struct kvt_report_run *run, struct kvt_err *er
     run->title = kvt_run_reader_text(&run->reader, "/meta", "title");
     run->model = kvt_run_reader_text(&run->reader, "/meta", "model");
     run->fleet = kvt_run_reader_text(&run->reader, "/meta", "fleet");
-    run->end_s = value_of(run->meta, run->meta_count, "end_ns") / NS;
-    run->warmup_s = value_of(run->meta, run->meta_count, "warmup_ns") / NS;
+    run->end_s = kvt_stored_number(run->meta, "end_ns") / NS;
+    run->warmup_s = kvt_stored_number(run->meta, "warmup_ns") / NS;
     if (!(run->end_s >= 0) || !(run->warmup_s >= 0))
         return damaged(run, "/meta does not say when it ended", err);
     KVT_TRY(kvt_run_reader_config(&run->reader, &run->config, err));
@@ -72,12 +55,12 @@ static enum kvt_status read_texts(struct kvt_report_run *run, struct kvt_err *er
 
 static enum kvt_status read_columns(struct kvt_report_run *run, struct kvt_err *err)
 {
-    static const char *const names[KVT_COLUMN_COUNT] = {
+    static const char *const names[KVT_REPORT_COLUMNS] = {
         "requests/arrival", "requests/first_token", "requests/finish",     "requests/input",
         "requests/output",  "requests/fate",        "requests/preemptions"};
     static const char *const histograms[KVT_LATENCY_COUNT] = {"histograms/ttft", "histograms/tpot",
                                                               "histograms/itl", "histograms/e2el"};
-    for (int c = 0; c < KVT_COLUMN_COUNT; c++) {
+    for (int c = 0; c < KVT_REPORT_COLUMNS; c++) {
         int64_t rows;
         KVT_TRY(kvt_run_reader_column(&run->reader, names[c], &run->columns[c], &rows, err));
         if (c > 0 && rows != run->rows)
@@ -102,11 +85,10 @@ struct raw_series {
 
 static enum kvt_status read_series(struct kvt_report_run *run, const char *group,
                                    const char *const gauges[], struct raw_series *raw,
-                                   struct kvt_stored_value *values, int32_t *count,
                                    struct kvt_err *err)
 {
-    KVT_TRY(kvt_run_reader_values(&run->reader, group, values, count, err));
-    raw->width_s = value_of(values, *count, "width_ns") / NS;
+    KVT_TRY(kvt_run_reader_values(&run->reader, group, run->part, err));
+    raw->width_s = kvt_stored_number(run->part, "width_ns") / NS;
     for (int g = 0; g < KVT_REPORT_GAUGES; g++) {
         char path[128];
         int64_t points;
@@ -213,20 +195,14 @@ static void add_replica(struct kvt_report_run *run, struct kvt_report_role *role
 static enum kvt_status read_replica(struct kvt_report_run *run, int32_t i, struct kvt_err *err)
 {
     static const char *const gauges[] = {"running", "waiting", "pages"};
-    struct kvt_stored_value *values = calloc(KVT_STORED_MAX, sizeof *values);
     struct kvt_report_replica *replica = &run->replicas[i];
     struct kvt_report_role *role = role_of(run, run->reader.names[i]);
     struct raw_series raw = {0};
     char group[80];
-    int32_t count = 0;
     snprintf(group, sizeof group, "series/%.60s", run->reader.names[i]);
-    enum kvt_status status = KVT_OK;
-    if (values == NULL)
-        status = kvt_err_set(err, KVT_ENOMEM, "no memory for %s", group);
-    else if (role == NULL)
-        status = damaged(run, "/series names more roles than a fleet has", err);
-    if (status == KVT_OK)
-        status = read_series(run, group, gauges, &raw, values, &count, err);
+    if (role == NULL)
+        return damaged(run, "/series names more roles than a fleet has", err);
+    enum kvt_status status = read_series(run, group, gauges, &raw, err);
     if (status == KVT_OK && role->replicas == 0)
         status = open_role(run, role, &raw, err);
     if (status == KVT_OK && raw.points != role->points)
@@ -236,43 +212,37 @@ static enum kvt_status read_replica(struct kvt_report_run *run, int32_t i, struc
     if (status == KVT_OK) {
         *replica = (struct kvt_report_replica){
             .name = run->reader.names[i],
-            .pages = value_of(values, count, "pages"),
-            .pages_peak = value_of(values, count, "pages_peak"),
-            .steps = value_of(values, count, "steps"),
-            .preemptions = value_of(values, count, "preemptions"),
-            .evictions = value_of(values, count, "evictions"),
-            .busy_s = value_of(values, count, "busy_ns") / NS,
+            .pages = kvt_stored_number(run->part, "pages"),
+            .pages_peak = kvt_stored_number(run->part, "pages_peak"),
+            .steps = kvt_stored_number(run->part, "steps"),
+            .preemptions = kvt_stored_number(run->part, "preemptions"),
+            .busy_s = kvt_stored_number(run->part, "busy_ns") / NS,
         };
         add_replica(run, role, &raw, replica);
     }
     release_raw(&raw);
-    free(values);
     return status;
 }
 
 static enum kvt_status read_link(struct kvt_report_run *run, struct kvt_err *err)
 {
     static const char *const gauges[] = {"flows", "stalled", "rate"};
-    static struct kvt_stored_value values[KVT_STORED_MAX];
     struct raw_series raw = {0};
     struct kvt_report_link *link = &run->link;
-    int32_t count = 0;
     if (!kvt_run_reader_has(&run->reader, "link"))
         return KVT_OK;
-    enum kvt_status status = read_series(run, "link", gauges, &raw, values, &count, err);
+    enum kvt_status status = read_series(run, "link", gauges, &raw, err);
     int32_t points = (int32_t)raw.points;
-    if (status == KVT_OK &&
-        !(take(&link->seconds, points) && take(&link->use, points) && take(&link->flows, points)))
+    if (status == KVT_OK && !(take(&link->seconds, points) && take(&link->use, points)))
         status = kvt_err_set(err, KVT_ENOMEM, "no memory for the series of the link");
     if (status == KVT_OK) {
-        link->bytes = value_of(values, count, "bytes");
-        link->busy_s = value_of(values, count, "busy_ns") / NS;
-        link->bytes_per_s = value_of(values, count, "bytes_per_s");
+        link->bytes = kvt_stored_number(run->part, "bytes");
+        link->busy_s = kvt_stored_number(run->part, "busy_ns") / NS;
+        link->bytes_per_s = kvt_stored_number(run->part, "bytes_per_s");
         link->points = points;
         for (int32_t i = 0; i < points; i++) {
             double to = fmin((i + 1) * raw.width_s, run->end_s);
             link->seconds[i] = (i * raw.width_s + to) / 2;
-            link->flows[i] = raw.gauges[0][i];
             link->use[i] = raw.gauges[2][i] / link->bytes_per_s;
         }
     }
@@ -282,41 +252,39 @@ static enum kvt_status read_link(struct kvt_report_run *run, struct kvt_err *err
 
 /* ---- memory and faults ---- */
 
-static void read_entries(struct kvt_report_memory *memory, const struct kvt_stored_value *values,
-                         int32_t count)
+static void read_entries(struct kvt_report_memory *memory, const struct kvt_stored *stored)
 {
     static const char *const ours[] = {"gpu", "replicas", "gpus_per_replica", "memory_bytes"};
-    memory->replicas = (int32_t)fmin(value_of(values, count, "replicas"), 1e9);
-    memory->gpus_per_replica = (int32_t)fmin(value_of(values, count, "gpus_per_replica"), 1e9);
-    memory->memory_bytes = value_of(values, count, "memory_bytes");
-    snprintf(memory->gpu, sizeof memory->gpu, "%.63s", text_of(values, count, "gpu"));
-    for (int32_t i = 0; i < count && memory->entry_count < KVT_REPORT_ENTRIES; i++) {
-        bool entry = !values[i].is_text && values[i].number > 0;
+    memory->replicas = (int32_t)fmin(kvt_stored_number(stored, "replicas"), 1e9);
+    memory->gpus_per_replica = (int32_t)fmin(kvt_stored_number(stored, "gpus_per_replica"), 1e9);
+    memory->memory_bytes = kvt_stored_number(stored, "memory_bytes");
+    snprintf(memory->gpu, sizeof memory->gpu, "%.63s", kvt_stored_text(stored, "gpu"));
+    for (int32_t i = 0; i < stored->count && memory->entry_count < KVT_REPORT_ENTRIES; i++) {
+        const struct kvt_stored_value *value = &stored->values[i];
+        bool entry = !value->is_text && value->number > 0;
         for (size_t o = 0; o < sizeof ours / sizeof *ours; o++)
-            entry = entry && strcmp(values[i].name, ours[o]) != 0;
+            entry = entry && strcmp(value->name, ours[o]) != 0;
         if (!entry)
             continue;
         struct kvt_report_entry *at = &memory->entries[memory->entry_count++];
-        snprintf(at->name, sizeof at->name, "%.39s", values[i].name);
-        at->bytes = values[i].number;
+        snprintf(at->name, sizeof at->name, "%.39s", value->name);
+        at->bytes = value->number;
     }
 }
 
 static enum kvt_status read_memory(struct kvt_report_run *run, struct kvt_err *err)
 {
-    static struct kvt_stored_value values[KVT_STORED_MAX];
     char *names = kvt_run_reader_text(&run->reader, "/memory", "names"), *rest = NULL, path[64];
     enum kvt_status status = KVT_OK;
     for (char *name = names != NULL ? strtok_r(names, " ", &rest) : NULL;
          name != NULL && status == KVT_OK && run->memory_count < KVT_REPORT_ROLES;
          name = strtok_r(NULL, " ", &rest)) {
         struct kvt_report_memory *memory = &run->memory[run->memory_count];
-        int32_t count = 0;
         snprintf(memory->role, sizeof memory->role, "%.31s", name);
         snprintf(path, sizeof path, "memory/%.31s", name);
-        status = kvt_run_reader_values(&run->reader, path, values, &count, err);
+        status = kvt_run_reader_values(&run->reader, path, run->part, err);
         if (status == KVT_OK)
-            read_entries(memory, values, count);
+            read_entries(memory, run->part);
         run->memory_count += status == KVT_OK;
     }
     free(names);
@@ -330,28 +298,26 @@ static double seconds_or_none(double ns)
 
 static enum kvt_status read_faults(struct kvt_report_run *run, struct kvt_err *err)
 {
-    static struct kvt_stored_value values[KVT_STORED_MAX];
+    const struct kvt_stored *values = run->part;
     for (int32_t i = 0; i < KVT_REPORT_STRIKES; i++) {
         char path[32];
-        int32_t count = 0;
         snprintf(path, sizeof path, "faults/%d", i);
         if (!kvt_run_reader_has(&run->reader, path))
             break;
-        KVT_TRY(kvt_run_reader_values(&run->reader, path, values, &count, err));
+        KVT_TRY(kvt_run_reader_values(&run->reader, path, run->part, err));
         struct kvt_report_strike *strike = &run->strikes[run->strike_count++];
-        snprintf(strike->fault, sizeof strike->fault, "%.31s", text_of(values, count, "fault"));
+        snprintf(strike->fault, sizeof strike->fault, "%.31s", kvt_stored_text(values, "fault"));
         snprintf(strike->variant, sizeof strike->variant, "%.31s",
-                 text_of(values, count, "variant"));
+                 kvt_stored_text(values, "variant"));
         snprintf(strike->outcome, sizeof strike->outcome, "%.31s",
-                 text_of(values, count, "outcome"));
-        strike->time_s = seconds_or_none(value_of(values, count, "time_ns"));
-        strike->exposed_s = seconds_or_none(value_of(values, count, "exposed_ns"));
-        strike->detected_s = seconds_or_none(value_of(values, count, "detected_ns"));
-        strike->replica = value_of(values, count, "replica");
-        strike->hit = value_of(values, count, "hit");
-        strike->lost = value_of(values, count, "lost");
-        strike->leaked = value_of(values, count, "leaked");
-        strike->activated = value_of(values, count, "activated") > 0;
+                 kvt_stored_text(values, "outcome"));
+        strike->time_s = seconds_or_none(kvt_stored_number(values, "time_ns"));
+        strike->exposed_s = seconds_or_none(kvt_stored_number(values, "exposed_ns"));
+        strike->detected_s = seconds_or_none(kvt_stored_number(values, "detected_ns"));
+        strike->hit = kvt_stored_number(values, "hit");
+        strike->lost = kvt_stored_number(values, "lost");
+        strike->leaked = kvt_stored_number(values, "leaked");
+        strike->activated = kvt_stored_number(values, "activated") > 0;
     }
     return KVT_OK;
 }
@@ -360,8 +326,11 @@ static enum kvt_status read_faults(struct kvt_report_run *run, struct kvt_err *e
 
 static enum kvt_status read_parts(struct kvt_report_run *run, struct kvt_err *err)
 {
-    KVT_TRY(read_values(run, "summary", &run->summary, &run->summary_count, err));
-    KVT_TRY(read_values(run, "meta", &run->meta, &run->meta_count, err));
+    KVT_TRY(read_values(run, "summary", &run->summary, err));
+    KVT_TRY(read_values(run, "meta", &run->meta, err));
+    run->part = malloc(sizeof *run->part);
+    if (run->part == NULL)
+        return kvt_err_set(err, KVT_ENOMEM, "no memory for the series");
     KVT_TRY(read_texts(run, err));
     KVT_TRY(read_columns(run, err));
     run->replica_count = run->reader.name_count;
@@ -392,12 +361,13 @@ void kvt_report_run_release(struct kvt_report_run *run)
     kvt_pairs_release(&run->keys);
     free(run->summary);
     free(run->meta);
+    free(run->part);
     free(run->title);
     free(run->model);
     free(run->fleet);
     free(run->config);
     free(run->replicas);
-    for (int c = 0; c < KVT_COLUMN_COUNT; c++)
+    for (int c = 0; c < KVT_REPORT_COLUMNS; c++)
         free(run->columns[c]);
     for (int l = 0; l < KVT_LATENCY_COUNT; l++)
         free(run->histogram[l]);
@@ -412,6 +382,5 @@ void kvt_report_run_release(struct kvt_report_run *run)
     }
     free(run->link.seconds);
     free(run->link.use);
-    free(run->link.flows);
     *run = (struct kvt_report_run){0};
 }

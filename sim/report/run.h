@@ -14,14 +14,14 @@
 #include "sim/output/result.h"
 
 enum kvt_report_column {
-    KVT_COLUMN_ARRIVAL,
-    KVT_COLUMN_FIRST,
-    KVT_COLUMN_FINISH,
-    KVT_COLUMN_INPUT,
-    KVT_COLUMN_OUTPUT,
-    KVT_COLUMN_FATE,
-    KVT_COLUMN_PREEMPTIONS,
-    KVT_COLUMN_COUNT
+    KVT_REPORT_ARRIVAL,
+    KVT_REPORT_FIRST,
+    KVT_REPORT_FINISH,
+    KVT_REPORT_INPUT,
+    KVT_REPORT_OUTPUT,
+    KVT_REPORT_FATE,
+    KVT_REPORT_PREEMPTIONS,
+    KVT_REPORT_COLUMNS
 };
 
 #define KVT_REPORT_ROLES  3
@@ -42,7 +42,7 @@ struct kvt_report_role {
 
 struct kvt_report_replica {
     const char *name;
-    double pages, pages_peak, steps, preemptions, evictions, busy_s;
+    double pages, pages_peak, steps, preemptions, busy_s;
     double mean[KVT_REPORT_GAUGES]; /* over the run */
 };
 
@@ -59,8 +59,8 @@ struct kvt_report_memory { /* of one GPU of a role */
 };
 
 struct kvt_report_link {
-    int32_t points;                /* 0: there is no link */
-    double *seconds, *use, *flows; /* owned, [points]; use: fraction of what it can carry */
+    int32_t points;        /* 0: there is no link */
+    double *seconds, *use; /* owned, [points]; use: fraction of what it can carry */
     double bytes, busy_s, bytes_per_s;
 };
 
@@ -69,17 +69,17 @@ struct kvt_report_link {
 struct kvt_report_strike {
     char fault[32], variant[32], outcome[32];
     double time_s, exposed_s, detected_s; /* NaN: not */
-    double replica, hit, lost, leaked;
+    double hit, lost, leaked;
     bool activated;
 };
 
 struct kvt_report_run {
-    struct kvt_run_reader reader;            /* open */
-    struct kvt_stored_value *summary, *meta; /* owned */
-    int32_t summary_count, meta_count;
+    struct kvt_run_reader reader;         /* open */
+    struct kvt_stored *summary, *meta;    /* owned */
+    struct kvt_stored *part;              /* owned: of the group under way */
     char *title, *model, *fleet, *config; /* owned; config and fleet never NULL */
     int64_t rows;
-    double *columns[KVT_COLUMN_COUNT];    /* owned, [rows] */
+    double *columns[KVT_REPORT_COLUMNS];  /* owned, [rows] */
     double *histogram[KVT_LATENCY_COUNT]; /* owned; lower edge in ticks and count by turns */
     int64_t bins[KVT_LATENCY_COUNT];
     double end_s, warmup_s;

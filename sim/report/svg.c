@@ -389,8 +389,6 @@ static void measure(const struct kvt_chart *chart, struct axis *x, struct axis *
     }
     for (int32_t i = 0; i < chart->mark_count; i++)
         widen(x, chart->marks[i].x);
-    if (chart->y_max > 0)
-        widen(y, chart->y_max);
     bool scatter = chart->curve_count > 0 && chart->curves[0].kind >= KVT_CURVE_POINTS;
     round_ends(x, scatter);
     round_ends(y, true);

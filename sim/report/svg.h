@@ -55,7 +55,6 @@ struct kvt_chart {
     const char *title, *x_label, *y_label;
     enum kvt_axis_unit x_unit, y_unit;
     bool x_log, y_log;
-    double y_max; /* 0: what the curves need */
     int32_t curve_count, mark_count;
     struct kvt_curve curves[KVT_CURVES_MAX];
     struct kvt_mark marks[KVT_MARKS_MAX];
