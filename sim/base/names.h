@@ -58,7 +58,7 @@
 
 #define KVT_LINK_SCOPES(X) X(GPU, "gpu") X(REPLICA, "replica") X(FLEET, "fleet")
 
-/* How lengths of prompts and outputs are drawn, and gaps between arrivals (sim/trace/generate.h). */
+/* How lengths of prompts and outputs are drawn, and gaps between arrivals (trace/generate.h). */
 #define KVT_LENGTHS(X) X(FIXED) X(UNIFORM) X(LOGNORMAL) X(EMPIRICAL)
 #define KVT_GAPS(X)    X(POISSON) X(GAMMA) X(WEIBULL) X(ON_OFF) X(CONSTANT)
 

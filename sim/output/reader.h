@@ -37,7 +37,7 @@ struct kvt_stored_value {
 
 #define KVT_STORED_MAX 640 /* each metric and both ends of its interval */
 
-/* The attributes of a group, in the order they were written. Large (130 KiB): keep it off stacks. */
+/* The attributes of a group, as they were written. Large (130 KiB): keep it off stacks. */
 struct kvt_stored {
     int32_t count;
     struct kvt_stored_value values[KVT_STORED_MAX];
