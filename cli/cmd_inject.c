@@ -12,8 +12,8 @@
 #include "sim/base/list.h"
 #include "sim/config/config.h"
 #include "sim/plan/fault_rates.h"
+#include "sim/plan/points.h"
 
-#define SETS_MAX     (KVT_CLI_VALUES_MAX + 16)
 #define VARIANTS_MAX 1024 /* configs that the domains of one file make */
 
 static const struct kvt_cli_option options[] = {
@@ -168,44 +168,29 @@ static enum kvt_status run_config(struct kvt_config *config, const char *path,
     return KVT_OK;
 }
 
-/* Every combination of the config's domains, the last one fastest. */
+/* Every point of the config (points.h). */
 static enum kvt_status run_file(const struct kvt_cli *cli, const char *path,
                                 const struct kvt_config *config,
                                 const struct kvt_campaign_options *how,
                                 struct kvt_inject_report *report, struct kvt_err *err)
 {
-    static char texts[16][512];
-    static const char *sets[SETS_MAX];
-    int64_t combinations = 1;
-    if (config->domains > 16)
-        return kvt_err_at(err, KVT_ELIMIT, config->where_domain, "want at most 16 domains, got %d",
-                          config->domains);
-    for (int32_t i = 0; i < config->domains; i++)
-        combinations *= kvt_config_domain(config, i)->count;
-    if (combinations > VARIANTS_MAX)
-        return kvt_err_at(err, KVT_ELIMIT, config->where_domain,
-                          "want at most %d combinations of guards and other choices, got %lld",
-                          VARIANTS_MAX, (long long)combinations);
-    if (report->print_plan)
-        combinations = 1; /* guards change nothing of a plan */
-    for (int64_t number = 0; number < combinations; number++) {
-        static struct kvt_config chosen;
-        int32_t count = cli->set_count;
-        memcpy(sets, cli->sets, (size_t)count * sizeof *sets);
-        int64_t rest = number;
-        for (int32_t i = config->domains - 1; i >= 0; i--) {
-            const struct kvt_config_domain *domain = kvt_config_domain(config, i);
-            snprintf(texts[i], sizeof texts[i], "%s=%s", domain->path,
-                     domain->texts[rest % domain->count]);
-            rest /= domain->count;
-            sets[count++] = texts[i];
-        }
-        KVT_TRY(kvt_config_load(&chosen, path, sets, count, err));
-        enum kvt_status status = run_config(&chosen, path, how, report, err);
+    static struct kvt_config chosen;
+    struct kvt_points points;
+    enum kvt_status status = kvt_points_init(&points, config, path, cli->sets, cli->set_count, err);
+    if (status == KVT_OK && points.count > VARIANTS_MAX)
+        status = kvt_err_at(err, KVT_ELIMIT, config->where_domain,
+                            "want at most %d combinations of guards and other choices, got %lld",
+                            VARIANTS_MAX, (long long)points.count);
+    int64_t count = report->print_plan ? 1 : points.count; /* guards change nothing of a plan */
+    for (int64_t i = 0; status == KVT_OK && i < count; i++) {
+        status = kvt_points_choose(&points, i, NULL, 0, &chosen, err);
+        if (status != KVT_OK)
+            break;
+        status = run_config(&chosen, path, how, report, err);
         kvt_config_release(&chosen);
-        KVT_TRY(status);
     }
-    return KVT_OK;
+    kvt_points_release(&points);
+    return status;
 }
 
 /* Whose parts a journal has: version, seed, estimator and every config with all its settings. */

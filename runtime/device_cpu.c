@@ -195,31 +195,25 @@ static void cpu_int4_pack(struct kvt_device *device, const struct kvt_int4_plain
     kvt_cpu_int4_pack(plain, packed);
 }
 
-/* A kernel of the CPU as an operation of the device. */
-#define PASS(name, type, kernel)                                                                   \
+/* A kernel of the CPU as an operation of the device; check is that of its contract, which a fault
+ * may break where pages are read and written. */
+#define PASS(name, type, kernel, check)                                                            \
     static void name(struct kvt_device *device, const type *work)                                  \
     {                                                                                              \
+        struct kvt_err err;                                                                        \
         (void)device;                                                                              \
+        kvt_assert_slow(check(work, &err) != KVT_ELIMIT);                                          \
         kernel(work);                                                                              \
     }
-PASS(cpu_gemm, struct kvt_gemm, kvt_cpu_gemm)
-PASS(cpu_int4_gemm, struct kvt_int4_gemm, kvt_cpu_int4_gemm)
-PASS(cpu_int4_experts, struct kvt_int4_experts, kvt_cpu_int4_experts)
-PASS(cpu_attention, struct kvt_attention_call, kvt_cpu_attention)
-PASS(cpu_append, struct kvt_kv_append, kvt_cpu_kv_append)
-PASS(cpu_convert, struct kvt_kv_convert, kvt_cpu_kv_convert)
-PASS(cpu_tag_check, struct kvt_tag_check, kvt_cpu_tag_check)
-PASS(cpu_rope, struct kvt_rope, kvt_cpu_rope)
-PASS(cpu_combine, struct kvt_combine, kvt_cpu_combine)
-PASS(ref_gemm, struct kvt_gemm, kvt_ref_gemm)
-PASS(ref_attention, struct kvt_attention_call, kvt_ref_attention)
-PASS(ref_append, struct kvt_kv_append, kvt_ref_kv_append)
-PASS(ref_convert, struct kvt_kv_convert, kvt_ref_kv_convert)
-PASS(ref_tag_check, struct kvt_tag_check, kvt_ref_tag_check)
-PASS(ref_rope, struct kvt_rope, kvt_ref_rope)
-PASS(ref_combine, struct kvt_combine, kvt_ref_combine)
-
-#define PASS_ELEMENTWISE(family)                                                                   \
+#define NO_CHECK(work, err) ((void)(err), KVT_OK)
+#define PASS_FAMILY(family)                                                                        \
+    PASS(family##_gemm, struct kvt_gemm, kvt_##family##_gemm, kvt_gemm_check)                      \
+    PASS(family##_attention, struct kvt_attention_call, kvt_##family##_attention, NO_CHECK)        \
+    PASS(family##_append, struct kvt_kv_append, kvt_##family##_kv_append, NO_CHECK)                \
+    PASS(family##_convert, struct kvt_kv_convert, kvt_##family##_kv_convert, kvt_kv_convert_check) \
+    PASS(family##_tag_check, struct kvt_tag_check, kvt_##family##_tag_check, kvt_tag_check_check)  \
+    PASS(family##_rope, struct kvt_rope, kvt_##family##_rope, NO_CHECK)                            \
+    PASS(family##_combine, struct kvt_combine, kvt_##family##_combine, NO_CHECK)                   \
     static void family##_add_norm(struct kvt_device *device, float *x, const kvt_bf16 *y,          \
                                   const kvt_bf16 *weight, float eps, int32_t rows, int32_t dim,    \
                                   kvt_bf16 *out)                                                   \
@@ -239,8 +233,10 @@ PASS(ref_combine, struct kvt_combine, kvt_ref_combine)
         (void)device;                                                                              \
         kvt_##family##_argmax(logits, rows, columns, token);                                       \
     }
-PASS_ELEMENTWISE(cpu)
-PASS_ELEMENTWISE(ref)
+PASS_FAMILY(cpu)
+PASS_FAMILY(ref)
+PASS(cpu_int4_gemm, struct kvt_int4_gemm, kvt_cpu_int4_gemm, kvt_int4_gemm_check)
+PASS(cpu_int4_experts, struct kvt_int4_experts, kvt_cpu_int4_experts, kvt_int4_experts_check)
 
 /* ---- plain definitions ---- */
 
@@ -311,70 +307,37 @@ static void ref_int4_experts(struct kvt_device *device, const struct kvt_int4_ex
     }
 }
 
+/* What both backends share, and the kernels that are named alike. */
+#define HOST_OPS(family)                                                                           \
+    .host_memory = true, .open = cpu_open, .close = cpu_close, .map = cpu_map, .unmap = cpu_unmap, \
+    .copy = cpu_copy, .copy_rows = cpu_copy_rows, .zero = cpu_zero, .wait = cpu_wait,              \
+    .mark = cpu_mark, .between = cpu_between, .gather = cpu_gather, .gemm = family##_gemm,         \
+    .attention = family##_attention, .append = family##_append, .convert = family##_convert,       \
+    .tag_check = family##_tag_check, .add_norm = family##_add_norm, .silu_mul = family##_silu_mul, \
+    .rope = family##_rope, .argmax = family##_argmax, .combine = family##_combine
+
 const struct kvt_device_ops kvt_device_cpu_ops = {
+    HOST_OPS(cpu),
     .backend = KVT_BACKEND_CPU,
-    .host_memory = true,
-    .open = cpu_open,
-    .close = cpu_close,
-    .map = cpu_map,
-    .unmap = cpu_unmap,
-    .copy = cpu_copy,
-    .copy_rows = cpu_copy_rows,
-    .zero = cpu_zero,
-    .wait = cpu_wait,
-    .mark = cpu_mark,
-    .between = cpu_between,
     .gemm_bytes = kvt_cpu_gemm_packed_bytes,
     .gemm_pack = cpu_gemm_pack,
     .int4_bytes = kvt_cpu_int4_packed_bytes,
     .int4_pack = cpu_int4_pack,
-    .gemm = cpu_gemm,
     .int4_gemm = cpu_int4_gemm,
     .int4_experts = cpu_int4_experts,
-    .attention = cpu_attention,
-    .append = cpu_append,
-    .convert = cpu_convert,
-    .tag_check = cpu_tag_check,
-    .add_norm = cpu_add_norm,
-    .silu_mul = cpu_silu_mul,
-    .rope = cpu_rope,
-    .argmax = cpu_argmax,
-    .gather = cpu_gather,
     .ceiling_copy = cpu_ceiling_copy,
     .ceiling_read = cpu_ceiling_read,
     .ceiling_empty = cpu_ceiling_empty,
     .ceiling_multiply = cpu_ceiling_multiply,
-    .combine = cpu_combine,
 };
 
 const struct kvt_device_ops kvt_device_reference_ops = {
+    HOST_OPS(ref),
     .backend = KVT_BACKEND_REFERENCE,
-    .host_memory = true,
-    .open = cpu_open,
-    .close = cpu_close,
-    .map = cpu_map,
-    .unmap = cpu_unmap,
-    .copy = cpu_copy,
-    .copy_rows = cpu_copy_rows,
-    .zero = cpu_zero,
-    .wait = cpu_wait,
-    .mark = cpu_mark,
-    .between = cpu_between,
     .gemm_bytes = ref_gemm_bytes,
     .gemm_pack = ref_gemm_pack,
     .int4_bytes = ref_int4_bytes,
     .int4_pack = ref_int4_pack,
-    .gemm = ref_gemm,
     .int4_gemm = ref_int4_gemm,
     .int4_experts = ref_int4_experts,
-    .attention = ref_attention,
-    .append = ref_append,
-    .convert = ref_convert,
-    .tag_check = ref_tag_check,
-    .add_norm = ref_add_norm,
-    .silu_mul = ref_silu_mul,
-    .rope = ref_rope,
-    .argmax = ref_argmax,
-    .gather = cpu_gather,
-    .combine = ref_combine,
 };
