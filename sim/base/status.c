@@ -63,12 +63,8 @@ enum kvt_status kvt_err_at(struct kvt_err *err, enum kvt_status status, struct k
 
 const char *kvt_status_text(enum kvt_status status)
 {
-    switch (status) {
-#define X(name, code, text)                                                                        \
-    case KVT_##name:                                                                               \
-        return text;
-        KVT_STATUSES(X)
+#define X(name, code, text) [KVT_##name] = (text),
+    static const char *const texts[] = {KVT_STATUSES(X)};
 #undef X
-    }
-    return "unknown status";
+    return texts[status];
 }

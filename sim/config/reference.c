@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sim/base/assert.h"
 #include "sim/base/file.h"
 #include "sim/config/schema.h"
 
@@ -84,10 +85,9 @@ static bool points_back(const struct kvt_rule *section, const char *path, struct
         fprintf(page->out, " Keys as in `%s`.\n", page->tables[i].path);
         return true;
     }
-    if (page->count < TABLES_MAX) {
-        page->tables[page->count].children = section->children;
-        snprintf(page->tables[page->count++].path, KVT_PATH_BYTES, "%s", path);
-    }
+    kvt_assert(page->count < TABLES_MAX);
+    page->tables[page->count].children = section->children;
+    snprintf(page->tables[page->count++].path, KVT_PATH_BYTES, "%s", path);
     fputc('\n', page->out);
     return false;
 }

@@ -300,8 +300,7 @@ void kvt_series_average(struct kvt_series *series, double *floor)
     struct kvt_sample *s = series->samples;
     double spread = 0.0;
     int64_t kept = 0, repeated = 0;
-    if (series->count > 0)
-        qsort(s, (size_t)series->count, sizeof *s, by_key);
+    qsort(s, (size_t)series->count, sizeof *s, by_key);
     for (int64_t i = 0, end; i < series->count; i = end) {
         double sum = 0.0;
         for (end = i; end < series->count && s[end].key == s[i].key; end++)

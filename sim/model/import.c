@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sim/base/assert.h"
+
 /* Parameters of a vision tower, from its config: transformer blocks, patches, merger. */
 static int64_t vision_params(struct kvt_import *import)
 {
@@ -372,8 +374,8 @@ static void unfold(const struct kvt_model *model, struct kvt_import_shape *shape
         for (int32_t g = 0; g < model->group_count; g++) {
             bool sparse = model->groups[g].mlp.experts > 0;
             for (int32_t i = 0; i < model->groups[g].count && sparse == (pass == 1); i++) {
-                if (layer < IMPORT_LAYERS_MAX)
-                    shape->layer[layer++] = model->groups[g];
+                kvt_assert(layer < IMPORT_LAYERS_MAX); /* it was imported */
+                shape->layer[layer++] = model->groups[g];
             }
         }
     }

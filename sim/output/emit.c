@@ -206,8 +206,7 @@ enum kvt_status kvt_summary_json(const struct kvt_summary *summary, FILE *file, 
         json_object_set_new(object, "slo", slo_json(summary));
     if (r->tenants > 1)
         json_object_set_new(object, "tenants", tenants_json(summary));
-    if (r->replica_count > 0)
-        json_object_set_new(object, "replicas", replicas_json(r));
+    json_object_set_new(object, "replicas", replicas_json(r));
     if (r->timing.show) {
         struct kvt_metric timings[KVT_TIMINGS_MAX];
         int32_t count = kvt_timing_list(r, timings);

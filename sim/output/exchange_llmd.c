@@ -139,7 +139,7 @@ static json_t *observability(const struct kvt_result *r, const struct kvt_result
         if (!is_of(replica, role) || replica->series == NULL)
             continue;
         json_t *one = json_object(), *aggregate = json_object();
-        double pages = replica->pages > 0 ? (double)replica->pages : 1;
+        double pages = (double)replica->pages;
         const struct kvt_series *series = replica->series;
         json_t *usage = number("fraction", kvt_series_mean_all(series, KVT_GAUGE_PAGES) / pages);
         set(usage, "max", kvt_json_real((double)replica->pages_peak / pages));

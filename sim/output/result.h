@@ -67,7 +67,7 @@ struct kvt_result_replica {
     const char *name;                         /* "decode-0": lower case letters, digits, '-' */
     const struct kvt_series *series;          /* set to the end of the run; NULL: not kept */
     const struct kvt_count_series *preempted; /* as wide as series; NULL: not kept */
-    int64_t pages;                            /* in its pool */
+    int64_t pages;                            /* in its pool, at least 1 */
     int64_t pages_peak;                       /* most in use (held or cached) at once */
     int64_t steps, preemptions, evictions;
     kvt_ticks busy;   /* time spent in steps */

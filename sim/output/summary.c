@@ -213,8 +213,7 @@ static double pages_peak_fraction(const struct kvt_result *r)
     double peak = 0;
     for (int32_t i = 0; i < r->replica_count; i++) {
         const struct kvt_result_replica *replica = &r->replicas[i];
-        double fraction =
-            replica->pages > 0 ? (double)replica->pages_peak / (double)replica->pages : 0;
+        double fraction = (double)replica->pages_peak / (double)replica->pages;
         peak = fraction > peak ? fraction : peak;
     }
     return peak;
@@ -254,9 +253,8 @@ static void list_metrics(struct kvt_summary *s)
         add_ratio(s, "prefix_hit_fraction", "Prefix cache hits (fraction of input)", "",
                   (double)s->cached_tokens, (double)s->input_tokens);
     add_count(s, "evicted_pages", NULL, r->evicted_pages);
-    if (r->replica_count > 0)
-        add_ratio(s, "pages_peak_fraction", "Peak KV pages in use (fraction)", "",
-                  pages_peak_fraction(r), 1);
+    add_ratio(s, "pages_peak_fraction", "Peak KV pages in use (fraction)", "",
+              pages_peak_fraction(r), 1);
     add_count(s, "steps", NULL, r->steps);
     add_slo(s);
     add_cost(s, duration_s);

@@ -147,14 +147,12 @@ static void slo(const struct kvt_summary *s, FILE *file)
 static void replicas(const struct kvt_summary *s, FILE *file)
 {
     const struct kvt_result *r = s->result;
-    if (r->replica_count == 0)
-        return;
     rule(file, '-', "Replicas (means over the run)");
     fprintf(file, "%-16s%8s%10s%10s%11s%11s\n", "", "busy", "running", "waiting", "KV in use",
             "KV peak");
     for (int32_t i = 0; i < r->replica_count && i < REPLICAS_SHOWN; i++) {
         const struct kvt_result_replica *replica = &r->replicas[i];
-        double pages = replica->pages > 0 ? (double)replica->pages : 1;
+        double pages = (double)replica->pages;
         double mean[KVT_GAUGE_COUNT] = {0};
         for (int32_t g = 0; replica->series != NULL && g < KVT_GAUGE_COUNT; g++)
             mean[g] = kvt_series_mean_all(replica->series, (enum kvt_gauge)g);

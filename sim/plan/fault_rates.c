@@ -254,9 +254,9 @@ static enum kvt_status draw_all(const struct kvt_simulation *base, uint64_t seed
                           .skip = skip};
     draw->from = config->faults.from;
     draw->until = config->faults.until >= 0 ? config->faults.until
-                  : config->run.until >= 0  ? config->run.until
-                  : trace->count > 0 ? kvt_seconds_from_ticks(trace->arrival[trace->count - 1])
-                                     : 0;
+                  : config->run.until >= 0
+                      ? config->run.until
+                      : kvt_seconds_from_ticks(trace->arrival[trace->count - 1]);
     KVT_TRY(kvt_fault_plan(config, strikes, &draw->count, err));
     KVT_TRY(check_targets(draw, err));
     for (int32_t row = 0; row < config->faults.rates.count; row++)

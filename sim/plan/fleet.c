@@ -118,8 +118,7 @@ static struct kvt_link_spec link_of(const struct kvt_config *config, const struc
     int32_t gpus = decode->plan.memory.gpus_per_replica;
     /* Every rank of the decode replica gets what it keeps: its own copy of MLA's latent, its heads
      * otherwise. A rank of another DP group, or of dcp, keeps nothing of this request. */
-    double copies =
-        (double)gpus / (decode->plan.want.layout.dp > 0 ? decode->plan.want.layout.dp : 1);
+    double copies = (double)gpus / decode->plan.want.layout.dp;
     double bytes = decode->plan.memory.kv_bytes_per_token * copies;
     const struct kvt_config_guard *guard = &config->roles[KVT_ROLE_DECODE].guard;
     const int64_t tag_bytes = (guard->tag_bits + 7) / 8;
@@ -146,9 +145,8 @@ enum kvt_status kvt_fleet_init(struct kvt_fleet *fleet, struct kvt_arena *arena,
     for (int role = 0; role < KVT_ROLE_COUNT; role++)
         if (config->roles[role].present)
             KVT_TRY(role_init(fleet, arena, config, (enum kvt_role)role, load, talk, err));
-    if (!fleet->present[KVT_ROLE_PREFILL] || !fleet->present[KVT_ROLE_DECODE])
-        return KVT_OK;
-    fleet->link = link_of(config, fleet);
+    if (fleet->present[KVT_ROLE_PREFILL]) /* and decode: neither is there alone */
+        fleet->link = link_of(config, fleet);
     return KVT_OK;
 }
 

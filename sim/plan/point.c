@@ -127,9 +127,7 @@ static void put_roles(const struct kvt_point_columns *columns, const struct kvt_
                 continue;
             count++;
             busy += (double)replica->busy;
-            peak =
-                fmax(peak,
-                     replica->pages > 0 ? (double)replica->pages_peak / (double)replica->pages : 0);
+            peak = fmax(peak, (double)replica->pages_peak / (double)replica->pages);
         }
         if (count == 0 || e->result.end <= 0)
             continue;

@@ -159,11 +159,12 @@ static enum kvt_status make_fleet(struct kvt_simulation *simulation,
                                   const struct kvt_simulate_options *options, struct kvt_err *err)
 {
     const struct kvt_trace *trace = &simulation->trace;
+    kvt_assert(trace->count > 0);
     double tokens = 0;
     for (int32_t r = 0; r < trace->count; r++)
         tokens += trace->output[r];
     struct kvt_fleet_load load = {.requests = trace->count,
-                                  .mean_output = trace->count > 0 ? tokens / trace->count : 0,
+                                  .mean_output = tokens / trace->count,
                                   .hashed = trace->hash_begin != NULL,
                                   .named = options->named || options->strikes != NULL};
     return kvt_fleet_init(simulation->fleet, &simulation->costs_arena, simulation->config, &load,

@@ -66,7 +66,7 @@ enum kvt_status kvt_trunk_init(struct kvt_trunk *trunk, const struct kvt_config 
     KVT_TRY(kvt_simulation_init(&trunk->simulation, config, &how, err));
     const struct kvt_trace *trace = &trunk->simulation.trace;
     if (until < 0)
-        trunk->until = trace->count > 0 ? trace->arrival[trace->count - 1] : 0;
+        trunk->until = trace->arrival[trace->count - 1];
     return grow(trunk, from, keeps, err);
 }
 

@@ -14,8 +14,8 @@ struct kvt_drawing {
     struct kvt_chart chart;
     double *arrays[KVT_ARRAYS_MAX]; /* owned */
     int32_t array_count;
-    char texts[KVT_MARKS_MAX][48];
-    bool failed; /* no memory */
+    char texts[KVT_CURVES_MAX][48]; /* labels of marks, or of curves */
+    bool failed;                    /* no memory */
 };
 
 /* count zeroed numbers until the drawing is released; NULL marks it as failed. */

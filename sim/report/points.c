@@ -352,11 +352,11 @@ static void draw_sweep(struct kvt_drawing *drawing, const struct kvt_points_page
     for (int32_t c = 0; c < curves; c++) {
         for (int64_t r = 0; r < page->rows; r++)
             takes[r] = group < 0 || strcmp(text_of(&page->settings[group], r), values[c]) == 0;
-        char *label = drawing->texts[c < KVT_MARKS_MAX ? c : KVT_MARKS_MAX - 1];
-        if (group >= 0 && c < KVT_MARKS_MAX)
+        char *label = drawing->texts[c];
+        if (group >= 0)
             snprintf(label, sizeof drawing->texts[0], "%.40s", values[c]);
         add_rows(drawing, page, all, takes,
-                 (struct kvt_curve){.label = group >= 0 && c < KVT_MARKS_MAX ? label : NULL,
+                 (struct kvt_curve){.label = group >= 0 ? label : NULL,
                                     .kind = axis >= 0 ? KVT_CURVE_LINE : KVT_CURVE_POINTS,
                                     .color = c});
     }

@@ -168,8 +168,6 @@ static void decay(struct kvt_replica *replica, int64_t steps)
         return;
     bool spent = steps > room / (replica->ratio_decay > 0 ? replica->ratio_decay : 1);
     replica->ratio = spent ? replica->ratio_min : replica->ratio - steps * replica->ratio_decay;
-    if (replica->ratio < replica->ratio_min)
-        replica->ratio = replica->ratio_min;
 }
 
 static bool plan(struct kvt_core *core, struct kvt_replica *replica, struct kvt_step *step)
