@@ -51,12 +51,21 @@ static void tell(void *context, enum kvt_call call, int32_t id, kvt_ticks now)
         kvt_runtime_tell(drive->runtime, call, id);
 }
 
+static enum kvt_status failure_of(const struct kvt_runtime *runtime, struct kvt_err *err)
+{
+    if (runtime == NULL || runtime->failure.status == KVT_OK)
+        return KVT_OK;
+    return kvt_err_set(err, runtime->failure.status, "%s", runtime->failure.text);
+}
+
 static kvt_ticks run(void *context, int32_t replica, const struct kvt_step *step)
 {
     struct kvt_drive *drive = context;
     double seconds = 0;
     if (drive->runtime != NULL)
         seconds = kvt_runtime_run(drive->runtime, replica);
+    if (kvt_stop_asked(drive->stop) || failure_of(drive->runtime, NULL) != KVT_OK)
+        kvt_stop_ask(&drive->halt);
     if (drive->time != NULL)
         seconds = drive->time(drive->time_context, replica, step);
     kvt_ticks ticks = kvt_ticks_from_seconds(seconds > 0 ? seconds : 0);
@@ -86,13 +95,6 @@ static int32_t next_abort(void *context)
     return found.request;
 }
 
-static enum kvt_status failure_of(const struct kvt_runtime *runtime, struct kvt_err *err)
-{
-    if (runtime == NULL || runtime->failure.status == KVT_OK)
-        return KVT_OK;
-    return kvt_err_set(err, runtime->failure.status, "%s", runtime->failure.text);
-}
-
 static struct kvt_simulate_options options_of(struct kvt_drive *drive)
 {
     return (struct kvt_simulate_options){.exact = true,
@@ -100,7 +102,7 @@ static struct kvt_simulate_options options_of(struct kvt_drive *drive)
                                          .tap = &drive->tap,
                                          .sink = note,
                                          .context = drive,
-                                         .stop = drive->stop};
+                                         .stop = &drive->halt};
 }
 
 enum kvt_status kvt_drive_begin(struct kvt_drive *drive, const struct kvt_config *config,
@@ -120,10 +122,13 @@ enum kvt_status kvt_drive_begin(struct kvt_drive *drive, const struct kvt_config
 enum kvt_status kvt_drive_run(struct kvt_drive *drive, struct kvt_err *err)
 {
     struct kvt_simulate_options options = options_of(drive);
-    KVT_TRY(kvt_simulation_run(&drive->simulation, &options, err));
+    struct kvt_err own = {0};
+    enum kvt_status ran = kvt_simulation_run(&drive->simulation, &options, &own);
     if (drive->runtime != NULL)
         kvt_runtime_finish(drive->runtime);
     KVT_TRY(failure_of(drive->runtime, err));
+    if (ran != KVT_OK)
+        return kvt_err_set(err, ran, "%s", own.text);
     if (drive->order != NULL && drive->order->full)
         return kvt_err_set(err, KVT_ENOMEM, "no memory to record the order of a run");
     return KVT_OK;

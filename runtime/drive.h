@@ -44,6 +44,7 @@ struct kvt_drive {
     void (*sink)(void *context, const struct kvt_decision *decision); /* NULL: none */
     void *sink_context;
     const struct kvt_stop *stop;
+    struct kvt_stop halt;   /* asked by a step: stop was, or an engine has failed */
     struct kvt_des_tap tap; /* set by kvt_drive_begin, as the one below */
     struct kvt_simulation simulation;
 };
@@ -52,7 +53,8 @@ struct kvt_drive {
 enum kvt_status kvt_drive_begin(struct kvt_drive *drive, const struct kvt_config *config,
                                 struct kvt_err *err);
 
-/* Run to the end (or until stop: KVT_EINTR; the result then covers what ran). */
+/* Run to the end (or until stop: KVT_EINTR; the result then covers what ran). An engine that fails
+ * ends the run with that step: KVT_EDEVICE or KVT_ENOMEM. */
 enum kvt_status kvt_drive_run(struct kvt_drive *drive, struct kvt_err *err);
 
 /* Release the simulation, also after a failure. Records stay. */

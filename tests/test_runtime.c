@@ -17,6 +17,8 @@ struct how { /* a world is made; zeroed: the plain kernels, nothing wrong */
     const struct kvt_stale *stale;
     bool poisoned_pages;   /* pages hold NaN before they are written */
     bool poisoned_weights; /* a norm of the last replica's first layer is NaN */
+    int32_t ends_after;    /* steps, and in which way; 0: it does not */
+    enum kvt_status ends_as;
 };
 
 struct world {
@@ -24,15 +26,28 @@ struct world {
     struct kvt_runtime runtime;
     struct kvt_drive drive;
     struct kvt_order order;
-    int threads;
+    int threads, steps; /* steps: that the clock was asked for */
+    const struct how *how;
+    struct kvt_stop stop;
 };
 
 /* The clock of these runs: what crowds a pool must not depend on the machine. */
 static double fixed_time(void *context, int32_t replica, const struct kvt_step *step)
 {
-    (void)context;
+    struct world *world = context;
     (void)replica;
+    if (++world->steps == world->how->ends_after && world->how->ends_as == KVT_EINTR)
+        kvt_stop_ask(&world->stop);
     return step->chunk_count > 0 ? 0.001 : 0.004;
+}
+
+/* A device that fails with a step. */
+static void fail_once(void *context, int32_t replica)
+{
+    struct world *world = context;
+    (void)replica;
+    if (world->steps + 1 == world->how->ends_after && world->how->ends_as == KVT_EDEVICE)
+        kvt_err_set(&world->runtime.failure, KVT_EDEVICE, "the device is gone");
 }
 
 /* Bytes of 0xff are NaN in BF16, in the FP8 of the pages, and as a scale. */
@@ -71,12 +86,19 @@ static bool run_as(struct world *world, const char *text, const char *const sets
     world->drive.runtime = &world->runtime;
     world->drive.order = &world->order;
     world->drive.time = fixed_time;
+    world->drive.time_context = world;
+    world->drive.stop = &world->stop;
+    world->how = how;
+    world->runtime.hooks = (struct kvt_runtime_hooks){.context = world, .ran = fail_once};
     CHECK_OK(kvt_drive_begin(&world->drive, &world->config, &err), err);
     if (err.status == KVT_OK && how->poisoned_pages)
         poison_pages(&world->runtime);
-    if (err.status == KVT_OK)
+    if (err.status == KVT_OK && how->ends_after > 0)
+        CHECK_FAILS(kvt_drive_run(&world->drive, &err), err, how->ends_as);
+    else if (err.status == KVT_OK)
         CHECK_OK(kvt_drive_run(&world->drive, &err), err);
-    return err.status == KVT_OK;
+    world->runtime.hooks = (struct kvt_runtime_hooks){.context = NULL}; /* how goes away */
+    return err.status == how->ends_as;
 }
 
 /* Sets replace values of the text; the runtime stays open for the test to look at. */
@@ -544,7 +566,23 @@ static void weights_in_fp8_run(void)
     end_world(&fast);
 }
 
+static void a_run_ends_where_it_fails_or_is_stopped(void)
+{
+    static struct world world;
+    const struct how fails = {.ends_after = 5, .ends_as = KVT_EDEVICE};
+    if (run_as(&world, colocated, NULL, 0, &fails)) {
+        CHECK_I64(world.steps, 5, "none after the one that failed");
+        CHECK(world.drive.simulation.interrupted);
+    }
+    end_world(&world);
+    const struct how stopped = {.ends_after = 5, .ends_as = KVT_EINTR};
+    if (run_as(&world, colocated, NULL, 0, &stopped))
+        CHECK_I64(world.steps, 6, "the next step sees that it was asked");
+    end_world(&world);
+}
+
 const struct check_test check_runtime[] = {
+    {"a run ends where it fails or is stopped", a_run_ends_where_it_fails_or_is_stopped, false},
     {"a device never passes its limit", a_device_never_passes_its_limit, false},
     {"without CUDA the device says so", without_cuda_the_device_says_so, false},
     {"pages until refusal are those of the ledger", pages_until_refusal_are_those_of_the_ledger,

@@ -11,7 +11,7 @@
 
 #define CLOSED_WAVES    8 /* requests of a closed loop that names none: so many per client */
 #define CLOSED_MAX      (1 << 20)
-#define EVENTS_PER_LOOK 4096 /* between looks at stop and progress */
+#define EVENTS_PER_LOOK 4096 /* between looks at stop and progress; of real steps, one */
 #define COSTS_BYTES     (64 << 20)
 
 double kvt_wall_seconds(void)
@@ -314,6 +314,7 @@ enum kvt_status kvt_simulation_run(struct kvt_simulation *simulation,
 {
     struct kvt_des *des = &simulation->des;
     double start = kvt_wall_seconds();
+    int64_t events = kvt_paranoid || options->tap != NULL ? 1 : EVENTS_PER_LOOK;
     bool more = true;
     char where[200];
     while (more && !simulation->interrupted) {
@@ -321,7 +322,7 @@ enum kvt_status kvt_simulation_run(struct kvt_simulation *simulation,
                  kvt_seconds_from_ticks(des->now), (long long)des->events,
                  (unsigned long long)simulation->config->run.seed);
         kvt_assert_context(where);
-        more = kvt_des_step(des, kvt_paranoid ? 1 : EVENTS_PER_LOOK);
+        more = kvt_des_step(des, events);
         simulation->interrupted = kvt_stop_asked(options->stop);
         if (options->progress != NULL)
             options->progress(options->progress_context, fraction_done(des), des->next_arrival);
