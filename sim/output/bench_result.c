@@ -11,6 +11,10 @@
 #define RUNS_MAX        4096
 #define NAN_TEXT        "n"       /* what stands for a NaN of Python's */
 #define TOKENS_MAX      (1 << 26) /* of one prompt or output, as in a trace */
+#define NUMBER_MAX      1e18
+#define SECONDS_MAX     1e9 /* of one latency */
+#define START_SPAN_MAX  1e6 /* s between the first start and the last */
+#define GOT_BYTES       32
 
 #define X(name, ours, theirs) ours,
 const char *const kvt_bench_metric_names[KVT_BENCH_METRIC_COUNT] = {KVT_BENCH_METRICS(X)};
@@ -42,6 +46,15 @@ static const char *kind_of(const json_t *value)
     return names[json_typeof(value)];
 }
 
+/* A number as it is, else what kind of value it is. */
+static const char *text_of(const json_t *value, char got[GOT_BYTES])
+{
+    if (!json_is_number(value))
+        return kind_of(value);
+    snprintf(got, GOT_BYTES, "%.12g", json_number_value(value));
+    return got;
+}
+
 /* A number of at least min; missing where it is null or not there. */
 static double number_or(struct reading *r, const char *field, double min, double missing)
 {
@@ -54,8 +67,9 @@ static double number_or(struct reading *r, const char *field, double min, double
         return missing;
     }
     double number = json_number_value(value);
-    if (!(number >= min && number < 1e18)) {
-        REFUSE(r, "field \"%s\": want a number of at least %g, got %g", field, min, number);
+    if (!(number >= min && number < NUMBER_MAX)) {
+        REFUSE(r, "field \"%s\": want a number from %g to %g, got %g", field, min, NUMBER_MAX,
+               number);
         return missing;
     }
     return number;
@@ -123,9 +137,10 @@ static int32_t tokens_at(struct reading *r, const json_t *list, size_t i, const 
 {
     const json_t *value = json_array_get(list, i);
     double tokens = json_is_number(value) ? json_number_value(value) : -1.0;
+    char got[GOT_BYTES];
     if (!(tokens >= 0.0 && tokens <= TOKENS_MAX && tokens == floor(tokens)))
-        REFUSE(r, "field \"%s\": want whole numbers from 0 to %d, item %zu is not", field,
-               TOKENS_MAX, i);
+        REFUSE(r, "field \"%s\": want whole numbers from 0 to %d, item %zu is %s", field,
+               TOKENS_MAX, i, text_of(value, got));
     return r->status == KVT_OK ? (int32_t)tokens : 0;
 }
 
@@ -169,8 +184,8 @@ static void read_details(struct reading *r)
     if (count == 0)
         return;
     if (json_array_size(output) != count)
-        REFUSE(r, "field \"output_lens\": want %zu items as in input_lens, got %zu", count,
-               json_array_size(output));
+        REFUSE(r, "field \"output_lens\": want %zu item%s as in input_lens, got %zu", count,
+               kvt_plural((int64_t)count), json_array_size(output));
     if (start != NULL && json_array_size(start) != count)
         start = NULL; /* of another set of requests */
     run->input = malloc(count * sizeof *run->input);
@@ -191,8 +206,13 @@ static void read_details(struct reading *r)
         run->input[run->detailed] = in;
         run->output[run->detailed++] = out;
     }
-    if (r->status == KVT_OK && run->detailed > 0 && run->start != NULL && !sort_by_start(run))
+    if (r->status != KVT_OK || run->detailed == 0 || run->start == NULL)
+        return;
+    if (!sort_by_start(run))
         r->status = kvt_err_at(r->err, KVT_ENOMEM, r->where, "no memory for its requests");
+    else if (!(run->start[run->detailed - 1] < START_SPAN_MAX))
+        REFUSE(r, "field \"start_times\": want at most %g s from the first to the last, got %g",
+               START_SPAN_MAX, run->start[run->detailed - 1]);
 }
 
 /* ---- latencies of each request ---- */
@@ -209,8 +229,10 @@ static double seconds_at(struct reading *r, const json_t *list, size_t i, const 
 {
     const json_t *value = json_array_get(list, i);
     double seconds = json_is_number(value) ? json_number_value(value) : -1.0;
-    if (!(seconds >= 0.0 && seconds < 1e9))
-        REFUSE(r, "field \"%s\": want seconds, item %zu is not", field, i);
+    char got[GOT_BYTES];
+    if (!(seconds >= 0.0 && seconds < SECONDS_MAX))
+        REFUSE(r, "field \"%s\": want seconds from 0 to %g, item %zu is %s", field, SECONDS_MAX, i,
+               text_of(value, got));
     return seconds;
 }
 
@@ -220,7 +242,7 @@ static double take_gaps(struct reading *r, const json_t *itls, size_t i)
     const json_t *gaps = json_array_get(itls, i);
     double sum = 0.0;
     if (itls != NULL && !json_is_array(gaps))
-        REFUSE(r, "field \"itls\": want a list for each request, item %zu is not", i);
+        REFUSE(r, "field \"itls\": want a list for each request, item %zu is %s", i, kind_of(gaps));
     for (size_t g = 0; g < json_array_size(gaps) && r->status == KVT_OK; g++) {
         double gap = seconds_at(r, gaps, g, "itls");
         sum += gap;
