@@ -381,8 +381,12 @@ static void bad_bench_tables_are_refused_with_their_place(void)
     } whole[] = {
         {"family,variant,shape,time_ns\ngemm,bf16,m=1,5\n",
          "own.csv:1: column \"backend\": wanted in a table of kvtwin bench, not found"},
-        {"backend,device,family,variant,shape,time_ns,bytes,flops\na,b,c,d,e,5,1,1\n",
-         "own.csv:1: column \"status\": wanted"},
+        {"backend,device,family,variant,time_ns,bytes,flops,status\na,b,c,d,5,1,1,ok\n",
+         "own.csv:1: column \"shape\": wanted"},
+        {"backend,device,family,variant,shape,time_ns\ncpu,b,elementwise,norm,n=4,5\n",
+         "own.csv:2: bytes: wanted for elementwise and more than 0, got \"\""},
+        {"backend,device,family,variant,shape,time_ns,bytes\ncpu,b,gemm-peak,,,5,9\n",
+         "own.csv:2: flops: wanted for gemm-peak and more than 0, got \"\""},
         {"backend,device,family,variant,shape,time_ns,bytes,flops,status\ngpu,b,c,d,e,5,1,1,ok\n",
          "own.csv:2: backend: want cpu or cuda, got \"gpu\""},
         {"backend,device,family,variant,shape,time_ns,bytes,flops,status\n"

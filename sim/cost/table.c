@@ -110,10 +110,9 @@ static enum kvt_status reading_names(struct reading *r)
 /* Which of the two kinds of tables this is, and whether it has what each row needs. */
 static void check_header(struct reading *r, const bool seen[KVT_COLUMN_COUNT])
 {
-    static const enum kvt_column needed[] = {
-        KVT_COLUMN_backend, KVT_COLUMN_device, KVT_COLUMN_family,
-        KVT_COLUMN_variant, KVT_COLUMN_shape,  KVT_COLUMN_time_ns,
-        KVT_COLUMN_bytes,   KVT_COLUMN_flops,  KVT_COLUMN_status};
+    static const enum kvt_column needed[] = {KVT_COLUMN_backend, KVT_COLUMN_device,
+                                             KVT_COLUMN_family,  KVT_COLUMN_variant,
+                                             KVT_COLUMN_shape,   KVT_COLUMN_time_ns};
     r->bench = !seen[KVT_COLUMN_op_name] && (seen[KVT_COLUMN_family] || seen[KVT_COLUMN_time_ns]);
     if (!r->bench && !seen[KVT_COLUMN_op_name])
         r->status = kvt_err_at(r->err, KVT_ECONFIG, here(r),
@@ -267,7 +266,8 @@ enum kvt_status kvt_tables_parse(struct kvt_tables *tables, const char *path, co
             kvt_err_at(err, KVT_ECONFIG, here(r), "not CSV: %s", csv_strerror(csv_error(&parser)));
     if (r->status == KVT_OK && r->line <= 2)
         r->status = kvt_err_at(err, KVT_ECONFIG, (struct kvt_where){.file = path},
-                               "want a header and rows, found %d lines", r->line - 1);
+                               "want a header and rows, found %d line%s", r->line - 1,
+                               kvt_plural(r->line - 1));
     csv_free(&parser);
     enum kvt_status status = r->status;
     free(r);

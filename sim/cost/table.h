@@ -32,11 +32,12 @@
  *
  * context is that of one request. latent, rope and nope are 512, 64 and 128 where they are left
  * out; of the KV: bf16 fp8 fp8-plain fp8-scaled (with scales); other keys and a second variant
- * ("fp8+header") only set rows apart. Rows whose status is not
- * ok, and those of other families, are counted and left out. Bytes and FLOPs of all other kernels
- * are counted from the shape, as a step counts them; gb_per_s, where it is given, must agree with
- * bytes / time_ns, which tells a wrong unit. The GPU is --gpu's (a CPU is a GPU file like others),
- * all rows are of one device, the version is the backend.
+ * ("fp8+header") only set rows apart. Of the columns backend, device, family, variant, shape and
+ * time_ns must be there; bytes and flops where a family above counts by them. Rows whose status is
+ * given and not ok, and those of other families, are counted and left out. Bytes and FLOPs of all
+ * other kernels are counted from the shape, as a step counts them; gb_per_s, where it is given,
+ * must agree with bytes / time_ns, which tells a wrong unit. The GPU is --gpu's (a CPU is a GPU
+ * file like others), all rows are of one device, the version is the backend.
  *
  * Rows become samples: the same struct kvt_work that a step asks laws for, with the measured time.
  * Samples of one stack, version, op, dtype and kernel form a series, which is what one fit is for.

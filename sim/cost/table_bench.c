@@ -54,6 +54,8 @@ static double number(struct kvt_row *row, enum kvt_column column)
     const char *text = row->field[column];
     struct kvt_err why = {0};
     double value = 0.0;
+    if (text == NULL) /* no such column */
+        return 0.0;
     if (text[0] != '\0' && kvt_double_parse(text, &value, &why) != KVT_OK)
         KVT_ROW_FAIL(row, "%s: %s", kvt_column_names[column], why.text);
     else if (!(value >= 0.0))
@@ -148,6 +150,16 @@ static void want_variant(struct bench_row *b, bool holds, const char *wanted)
     if (!holds && !b->row->failed)
         KVT_ROW_FAIL(b->row, "variant: %s: want %s, got \"%.40s\"",
                      b->row->field[KVT_COLUMN_family], wanted, b->row->field[KVT_COLUMN_variant]);
+}
+
+/* What the row's family cannot do without, though other families can. */
+static void want_measure(struct bench_row *b, double value, enum kvt_column column)
+{
+    const char *got = b->row->field[column];
+    if (value <= 0.0 && !b->row->failed)
+        KVT_ROW_FAIL(b->row, "%s: wanted for %s and more than 0, got \"%.20s\"",
+                     kvt_column_names[column], b->row->field[KVT_COLUMN_family],
+                     got != NULL ? got : "");
 }
 
 #define FINISH(b, more, ...) KVT_ROW_FINISH((b)->row, more, (b)->apart, __VA_ARGS__)
@@ -333,9 +345,7 @@ static void row_tag_check(struct bench_row *b)
 
 static void row_elementwise(struct bench_row *b)
 {
-    if (b->bytes <= 0.0 && !b->row->failed)
-        KVT_ROW_FAIL(b->row, "bytes: wanted for elementwise and more than 0, got \"%.20s\"",
-                     b->row->field[KVT_COLUMN_bytes]);
+    want_measure(b, b->bytes, KVT_COLUMN_bytes);
     b->row->sample.work.bytes = b->bytes;
     b->row->series.family = KVT_FAMILY_ELEMENTWISE;
     b->row->series.rank = b->is[VARIANT_SILU] + 2 * b->is[VARIANT_ROPE] + 3 * b->is[VARIANT_ARGMAX];
@@ -344,15 +354,17 @@ static void row_elementwise(struct bench_row *b)
 
 /* ---- one row ---- */
 
-static bool is_ceiling(const struct bench_row *b, struct kvt_bench_facts *facts)
+static bool is_ceiling(struct bench_row *b, struct kvt_bench_facts *facts)
 {
     const char *family = b->row->field[KVT_COLUMN_family];
     double *best = strcmp(family, "read") == 0 ? &facts->read : &facts->copy;
-    if (strcmp(family, "read") == 0 || strcmp(family, "copy") == 0)
+    if (strcmp(family, "read") == 0 || strcmp(family, "copy") == 0) {
+        want_measure(b, b->bytes, KVT_COLUMN_bytes);
         *best = fmax(*best, b->bytes / b->time);
-    else if (strcmp(family, "gemm-peak") == 0)
+    } else if (strcmp(family, "gemm-peak") == 0) {
+        want_measure(b, b->flops, KVT_COLUMN_flops);
         facts->flops = fmax(facts->flops, b->flops / b->time);
-    else if (strcmp(family, "vector-peak") == 0) /* of which no law speaks */
+    } else if (strcmp(family, "vector-peak") == 0) /* of which no law speaks */
         return true;
     else if (strcmp(family, "launch") == 0)
         facts->launch = facts->launch > 0.0 ? fmin(facts->launch, b->time) : b->time;
@@ -396,7 +408,7 @@ static void read_measures(struct bench_row *b)
     b->time = 1e-9 * ns;
     b->bytes = number(row, KVT_COLUMN_bytes);
     b->flops = number(row, KVT_COLUMN_flops);
-    double rate = row->field[KVT_COLUMN_gb_per_s] != NULL ? number(row, KVT_COLUMN_gb_per_s) : 0.0;
+    double rate = number(row, KVT_COLUMN_gb_per_s);
     if (!row->failed && !(ns > 0.0 && b->time < KVT_FIT_SECONDS_MAX))
         KVT_ROW_FAIL(row, "time_ns: want a time above 0 and below %g s, got %g ns",
                      KVT_FIT_SECONDS_MAX, ns);
@@ -441,7 +453,7 @@ bool kvt_bench_row_sample(struct kvt_row *row, struct kvt_bench_facts *facts)
     row->series.own = true;
     row->op = family;
     check_device(row, facts);
-    if (!row->failed && strcmp(status, "ok") != 0)
+    if (!row->failed && status != NULL && strcmp(status, "ok") != 0)
         return leave_out(row, facts, "status is", status, "");
     read_measures(&b);
     if (row->failed || is_ceiling(&b, facts))
