@@ -100,12 +100,20 @@ enum kvt_status kvt_cli_get_threads(const struct kvt_cli *cli, int32_t *threads,
 enum kvt_status kvt_cli_get_double(const struct kvt_cli *cli, const char *name, double fallback,
                                    double *value, struct kvt_err *err);
 
+/* KVT_EUSAGE when path, which this option names for writing, is a file that the command reads:
+ * it would be lost. NULL is fine. --output is checked by the parser. */
+enum kvt_status kvt_cli_check_output(const struct kvt_cli *cli, const char *option,
+                                     const char *path, struct kvt_err *err);
+
 /* Load the config at path with --set and --seed applied. With --print-config the effective
  * configuration is printed on stdout, *done is true, and the command returns KVT_OK at once (the
  * config is released already). */
 struct kvt_config;
 enum kvt_status kvt_cli_config(const struct kvt_cli *cli, const char *path,
                                struct kvt_config *config, bool *done, struct kvt_err *err);
+
+/* A note that faults.rates of this config, if it has any, strike in kvtwin inject alone. */
+void kvt_cli_say_rates(const struct kvt_cli *cli, const struct kvt_config *config);
 
 /* Whether a progress bar may be drawn on stderr: --progress, else a terminal and no -q. */
 bool kvt_cli_shows_progress(const struct kvt_cli *cli);

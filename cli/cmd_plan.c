@@ -42,6 +42,7 @@ static enum kvt_status run(const struct kvt_cli *cli, struct kvt_err *err)
     KVT_TRY(kvt_cli_config(cli, cli->operands[0], &config, &done, err));
     if (done)
         return KVT_OK;
+    kvt_cli_say_rates(cli, &config);
     const struct kvt_search_options how = {.threads = threads,
                                            .stop = &kvt_cli_interrupted,
                                            .progress = tell_progress,

@@ -159,10 +159,7 @@ static enum kvt_status simulate(const struct kvt_cli *cli, const struct kvt_conf
     int64_t resamples;
     KVT_TRY(kvt_cli_get_int(cli, "resamples", 0, KVT_RESAMPLES_MAX, 0, &resamples, err));
     outputs->resamples = (int32_t)resamples;
-    if (resamples > 0 && config->faults.plan.count > 0)
-        return kvt_err_set(err, KVT_EUSAGE,
-                           "--resamples: a run with a fault plan has no intervals; take out the "
-                           "plan with --set faults.plan=null");
+    kvt_cli_say_rates(cli, config);
     KVT_TRY(kvt_simulate_outputs_begin(&outputs->files, cli, &how, err));
     KVT_TRY(kvt_simulation_init(&simulation, config, &how, err));
     enum kvt_status opened = kvt_simulate_outputs_open(&outputs->files, &simulation, err);

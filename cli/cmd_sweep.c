@@ -150,7 +150,8 @@ static void print_text(const struct kvt_sweep *sweep)
     if (rows < sweep->count)
         printf("... and %" PRId64 " more: --format csv or json prints all, -o keeps them\n",
                sweep->count - rows);
-    printf("%" PRId64 " points, %" PRId64 " could not be run\n", sweep->count, sweep->failed);
+    printf("%" PRId64 " point%s, %" PRId64 " could not be run\n", sweep->count,
+           kvt_plural(sweep->count), sweep->failed);
 }
 
 /* ---- the command -------------------------------------------------------------------------- */
@@ -179,8 +180,8 @@ static enum kvt_status sweep_config(const struct kvt_cli *cli, const struct kvt_
         kvt_progress_end(&progress);
         if (ranks->rank == 0 && sweep.resumed > 0)
             kvt_cli_say(cli, 0,
-                        "kvtwin: note: %" PRId64 " of %" PRId64 " points came from the journal",
-                        sweep.resumed, sweep.count);
+                        "kvtwin: note: %" PRId64 " of %" PRId64 " point%s came from the journal",
+                        sweep.resumed, sweep.count, kvt_plural(sweep.count));
         if (status == KVT_OK && ranks->rank == 0 && cli->output != NULL)
             status = kvt_sweep_write(&sweep, cli->output, err);
         if (status == KVT_OK && ranks->rank == 0) {
@@ -192,8 +193,8 @@ static enum kvt_status sweep_config(const struct kvt_cli *cli, const struct kvt_
                 print_text(&sweep);
             if (sweep.failed == sweep.count)
                 status = kvt_err_set(err, KVT_NEGATIVE,
-                                     "none of the %" PRId64 " points could be run; the first: %s",
-                                     sweep.count, sweep.message[0]);
+                                     "none of the %" PRId64 " point%s could be run; the first: %s",
+                                     sweep.count, kvt_plural(sweep.count), sweep.message[0]);
         }
         kvt_sweep_release(&sweep);
     }
@@ -212,6 +213,8 @@ static enum kvt_status run(const struct kvt_cli *cli, struct kvt_err *err)
     if (leads || !cli->print_config)
         status = kvt_cli_config(cli, cli->operands[0], &config, &done, err);
     if (status == KVT_OK && !done && (leads || !cli->print_config)) {
+        if (leads)
+            kvt_cli_say_rates(cli, &config);
         status = sweep_config(cli, &config, &ranks, err);
         kvt_config_release(&config);
     }

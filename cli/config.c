@@ -7,6 +7,14 @@
 
 #include "cli/cli.h"
 
+void kvt_cli_say_rates(const struct kvt_cli *cli, const struct kvt_config *config)
+{
+    if (config->faults.rates.count > 0)
+        kvt_cli_say(cli, 0,
+                    "kvtwin: note: faults.rates are for kvtwin inject: none of them strikes "
+                    "here");
+}
+
 enum kvt_status kvt_cli_config(const struct kvt_cli *cli, const char *path,
                                struct kvt_config *config, bool *done, struct kvt_err *err)
 {

@@ -176,18 +176,23 @@ static enum kvt_status take_own(struct kvt_cli *cli, const struct kvt_cli_option
 {
     if (cli->value_count == KVT_CLI_VALUES_MAX)
         return kvt_err_set(err, KVT_EUSAGE, "more than %d options", KVT_CLI_VALUES_MAX);
+    bool is_path = option->argument != NULL &&
+                   (strcmp(option->argument, "FILE") == 0 || strcmp(option->argument, "DIR") == 0);
+    if (is_path && text[0] == '\0')
+        return kvt_err_set(err, KVT_EUSAGE, "--%s: want a file name, got an empty one",
+                           option->name);
     cli->values[cli->value_count++] =
         (struct kvt_cli_value){.option = option, .text = text != NULL ? text : ""};
     return KVT_OK;
 }
 
-/* An output that replaces what the command is about to read would lose it. */
-static enum kvt_status check_output(const struct kvt_cli *cli, struct kvt_err *err)
+enum kvt_status kvt_cli_check_output(const struct kvt_cli *cli, const char *option,
+                                     const char *path, struct kvt_err *err)
 {
-    for (int32_t i = 0; cli->output != NULL && i < cli->operand_count; i++)
-        if (kvt_file_is_same(cli->output, cli->operands[i]))
-            return kvt_err_set(err, KVT_EUSAGE, "--output %s is the input %s: want another file",
-                               cli->output, cli->operands[i]);
+    for (int32_t i = 0; path != NULL && i < cli->operand_count; i++)
+        if (kvt_file_is_same(path, cli->operands[i]))
+            return kvt_err_set(err, KVT_EUSAGE, "--%s %s is the input %s: want another file",
+                               option, path, cli->operands[i]);
     return KVT_OK;
 }
 
@@ -200,7 +205,7 @@ static enum kvt_status check_operands(const struct kvt_cli *cli, struct kvt_err 
     if (command->operands_max >= 0 && cli->operand_count > command->operands_max)
         return kvt_err_set(err, KVT_EUSAGE, "%s: one operand too many: \"%s\"", command->name,
                            cli->operands[command->operands_max]);
-    return check_output(cli, err);
+    return kvt_cli_check_output(cli, "output", cli->output, err);
 }
 
 enum kvt_status kvt_cli_parse(struct kvt_cli *cli, const struct kvt_command *command, int argc,

@@ -11,8 +11,9 @@ static void take(void *context, const struct kvt_decision *decision)
         kvt_perfetto_add(&outputs->trace, decision);
 }
 
-static enum kvt_status begin_export(struct kvt_simulate_outputs *outputs, const char *text,
-                                    struct kvt_simulate_options *options, struct kvt_err *err)
+static enum kvt_status begin_export(struct kvt_simulate_outputs *outputs, const struct kvt_cli *cli,
+                                    const char *text, struct kvt_simulate_options *options,
+                                    struct kvt_err *err)
 {
     const char *colon = strchr(text, ':');
     size_t bytes = colon != NULL ? (size_t)(colon - text) : 0;
@@ -27,6 +28,7 @@ static enum kvt_status begin_export(struct kvt_simulate_outputs *outputs, const 
     if (outputs->export_count == KVT_EXPORTS_MAX)
         return kvt_err_set(err, KVT_EUSAGE, "--export: want at most %d", KVT_EXPORTS_MAX);
     struct kvt_export *at = &outputs->exports[outputs->export_count];
+    KVT_TRY(kvt_cli_check_output(cli, "export", colon + 1, err));
     at->format = (enum kvt_exchange)format;
     options->tokens = options->tokens || at->format != KVT_EXCHANGE_LLMD;
     KVT_TRY(kvt_output_begin(&at->output, colon + 1, err));
@@ -41,8 +43,7 @@ static enum kvt_status begin_log(struct kvt_simulate_outputs *outputs, const str
     bool decisions = kvt_cli_get(cli, "decisions") != NULL;
     if (decisions && cli->output == NULL)
         return kvt_err_set(err, KVT_EUSAGE, "--decisions wants -o FILE beside it");
-    if (text != NULL && text[0] == '\0')
-        return kvt_err_set(err, KVT_EUSAGE, "--log: want a file name, got an empty one");
+    KVT_TRY(kvt_cli_check_output(cli, "log", text, err));
     if (cli->output != NULL) {
         KVT_TRY(kvt_run_file_begin(&outputs->file, cli->output, err));
         outputs->has_file = true;
@@ -63,13 +64,14 @@ enum kvt_status kvt_simulate_outputs_begin(struct kvt_simulate_outputs *outputs,
     const char *trace = kvt_cli_get(cli, "perfetto");
     int32_t at = 0;
     KVT_TRY(begin_log(outputs, cli, options, err));
+    KVT_TRY(kvt_cli_check_output(cli, "perfetto", trace, err));
     if (trace != NULL) {
         KVT_TRY(kvt_perfetto_begin(&outputs->trace, trace, err));
         outputs->has_trace = true;
     }
     for (const char *text = kvt_cli_next(cli, "export", &at); text != NULL;
          text = kvt_cli_next(cli, "export", &at))
-        KVT_TRY(begin_export(outputs, text, options, err));
+        KVT_TRY(begin_export(outputs, cli, text, options, err));
     if (outputs->has_log || outputs->has_trace) {
         options->sink = take;
         options->context = outputs;

@@ -70,7 +70,7 @@
     X(ZERO_ON_FREE,  "zero-on-free", no, 0, "freed pages are zeroed") \
     X(DEFERRED_FREE, "deferred-free", no, 0, "pages are freed once no step or transfer uses them") \
     X(LEASE,         "lease", lease, 0, "remote readers hold pages for a bounded time") \
-    X(REQUEST_ID,    "request-id", check, 0, "messages name the request they are meant for") \
+    X(REQUEST_ID,    "request-id", no, 0, "messages name the request they are meant for") \
     X(TAG_SIDE,      "tag-side", tag, 1, "a tag per page in an array beside the pages") \
     X(TAG_INBAND,    "tag-inband", tag, 1, "a tag inside each page, moved with its bytes") \
     X(DIGEST,        "digest", check, 1, "a checksum of each page's bytes") \

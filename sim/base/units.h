@@ -27,6 +27,9 @@ enum kvt_dimension {
     KVT_DIMENSION_EVENT_RATE,  /* 1/s 1/min 1/h 1/GB */
 };
 
+#define KVT_DEVICE_BYTES_MAX 0x1p50 /* memory of one device: 1024 TiB */
+#define KVT_USD_PER_H_MAX    1e9    /* price of one device */
+
 /* Parse the whole of text. On failure the message says what was wanted, with an example, and what
  * was found; it names no place, the caller adds that. NaN and infinities are refused. */
 enum kvt_status kvt_quantity_parse(const char *text, enum kvt_dimension dimension, double *value,

@@ -76,7 +76,7 @@ static void check_guard(const struct checker *c, enum kvt_role role)
 {
     const struct kvt_config_guard *guard = &c->config->roles[role].guard;
     char path[64];
-    bool others = false, looks = guard->on[KVT_GUARD_REQUEST_ID];
+    bool others = false, looks = false;
     for (int32_t i = KVT_GUARD_NONE + 1; i < KVT_GUARD_COUNT; i++) {
         others = others || guard->on[i];
         looks = looks || (guard->on[i] && (KVT_GUARDS_LOOK >> i & 1) != 0);
@@ -92,8 +92,8 @@ static void check_guard(const struct checker *c, enum kvt_role role)
                      kvt_guard_names[between[i]]);
     if (guard->on[KVT_GUARD_QUARANTINE] && !looks)
         complain(c, path,
-                 "quarantine is for pages that failed a check: want a tag, digest, canary or "
-                 "request-id beside it");
+                 "quarantine is for pages that failed a check: want a tag, digest or canary beside "
+                 "it");
     if (guard->sample_set && guard->check != KVT_CHECK_SAMPLED)
         complain(c, path, "sample is for check: sampled, got check: %s",
                  kvt_check_names[guard->check]);

@@ -269,6 +269,11 @@ void kvt_read_domain(struct kvt_reader *r, const struct kvt_rule *rule,
         kvt_complain(r, domain->where, path, "want a value, got a domain within a domain");
         return;
     }
+    if (r->in_row) { /* no --set names a key of a row */
+        kvt_complain(r, domain->where, path,
+                     "want a value, got a domain in a row of a list; give choices of whole lists");
+        return;
+    }
     if (domain->key != NULL && strcmp(domain->key, "range") == 0) /* not a plain list */
         read_range(r, rule, domain, base, path);
     else

@@ -282,7 +282,9 @@ static void read_rows(struct kvt_reader *r, const struct kvt_rule *rule,
         memset(row, 0, rule->rows.bytes);
         kvt_value_default(&row_rule, row);
         memcpy(row + rule->rows.where, &item->where, sizeof item->where);
+        r->in_row = true;
         read_section(r, &row_rule, item, row, below);
+        r->in_row = false;
     }
 }
 

@@ -14,7 +14,7 @@ struct kvt_reader {
     struct kvt_config *config; /* filled: the caller's, or a copy in which a choice is tried */
     struct kvt_config_store *store;
     struct kvt_err *err;
-    bool in_domain;
+    bool in_domain, in_row; /* of a list of mappings */
 };
 
 /* Read node by rule. base is the struct of the section that holds the key; path names the key. */

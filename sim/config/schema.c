@@ -48,7 +48,7 @@ static const struct kvt_rule gpu_rules[] = {
     ROW(PATH, "file", R, gpu.file, "a GPU file", .flags = KVT_ONE_OF),
     ROW(REAL, "memory", R, memory.capacity,
         "device memory in the place of what the GPU's file says",
-        .dimension = KVT_DIMENSION_BYTES, .flags = KVT_ABOVE),
+        .dimension = KVT_DIMENSION_BYTES, .flags = KVT_ABOVE, .max = KVT_DEVICE_BYTES_MAX),
     END
 };
 
@@ -78,7 +78,8 @@ static const struct kvt_rule memory_rules[] = {
         "own sense (mem-fraction-static, gpu-memory-utilization); unset: the engine's default",
         .max = 1, .flags = KVT_ABOVE, .aliases = "gpu_memory_utilization mem_fraction_static"),
     ROW(REAL, "reserve", M, reserve, "bytes per GPU kept away from the pool besides what the "
-        "engine keeps", .dimension = KVT_DIMENSION_BYTES, .standard = "0 B"),
+        "engine keeps", .dimension = KVT_DIMENSION_BYTES, .standard = "0 B",
+        .max = KVT_DEVICE_BYTES_MAX),
     ROW(INT64, "pages", M, pages, "the number of KV pages, whatever the memory says; unset: as "
         "many as fit", .min = 1, .max = 1073741823, .aliases = "num_gpu_blocks_override"),
     END
@@ -139,7 +140,7 @@ static const struct kvt_rule tag_rules[] = {
 };
 static const struct kvt_rule lease_rules[] = {
     ROW(REAL, "term", G, lease, "how long a reader elsewhere may hold a page",
-        .dimension = KVT_DIMENSION_TIME, .flags = KVT_ABOVE, .standard = "30 s"),
+        .dimension = KVT_DIMENSION_TIME, .flags = KVT_ABOVE, .max = 1e5, .standard = "30 s"),
     END
 };
 static const struct kvt_rule no_rules[] = {END};
@@ -464,7 +465,7 @@ static const struct kvt_rule faults_rules[] = {
     {.key = "rates", .kind = KVT_RULE_ROWS, .offset = offsetof(F, rates), .children = rate_rules,
      .rows = {offsetof(struct kvt_config_rates, rows), sizeof(struct kvt_config_rate),
               offsetof(struct kvt_config_rate, where), KVT_RATES_MAX},
-     .help = "strikes of one run that are drawn before it, with those of the plan"},
+     .help = "strikes of one run that `inject` draws before it, with those of the plan"},
     END
 };
 #undef F
@@ -516,14 +517,16 @@ static const struct kvt_rule root_rules[] = {
             "none", .flags = KVT_NEED_ONE, .where = KVT_AT(K, workload.where)),
     SECTION("slo", offsetof(K, slo), slo_rules, "what latency must meet: percentiles and means, "
             "judged apart"),
-    ROW(NAMED, "cost", K, cost, "price of a GPU by its name", .dimension = KVT_DIMENSION_PRICE),
+    ROW(NAMED, "cost", K, cost, "price of a GPU by its name", .dimension = KVT_DIMENSION_PRICE,
+        .max = KVT_USD_PER_H_MAX),
     ROW(NAMED_TEXT, "calibration", K, calibration, "calibration of a GPU by its name: a shipped "
         "name or a path; unset: the one that fits GPU and engine"),
     SECTION("residual", offsetof(K, residual), residual_rules, "time that the calibration lacks, "
             "fitted to measured servers (reproduce --serving --fit); added to its laws"),
     SECTION("run", offsetof(K, run), run_rules, "what is run"),
     SECTION("plan", offsetof(K, plan), plan_rules, "how `plan` searches the domains"),
-    SECTION("faults", offsetof(K, faults), faults_rules, "what strikes KV pages, for `inject`",
+    SECTION("faults", offsetof(K, faults), faults_rules, "what strikes KV pages, for `inject`; "
+            "`simulate`, `sweep` and `plan` take its plan alone",
             .given = KVT_AT(K, faults.present), .where = KVT_AT(K, faults.where)),
     {.key = "published", .kind = KVT_RULE_ROWS, .offset = offsetof(K, published),
      .children = result_rules, .flags = KVT_NEED_ONE,

@@ -102,7 +102,8 @@ const char *kvt_rule_want(const struct kvt_rule *rule, char *out, size_t size_by
         snprintf(out, size_bytes, "a list of mappings");
         return out;
     case KVT_RULE_SECTION:
-        snprintf(out, size_bytes, "a mapping");
+        snprintf(out, size_bytes, "a %smapping",
+                 (rule->flags & KVT_SCALAR_NAMES) != 0 ? "name or a " : "");
         return out;
     }
     kvt_unreachable();

@@ -225,7 +225,7 @@ static void flip_entry(struct kvt_faults *faults, int32_t strike, struct kvt_str
     if (count == 0)
         return;
     int32_t index = (int32_t)kvt_stream_below(stream, (uint64_t)count);
-    int32_t page = kvt_fault_page_at(core, where, r, index) ^ (1 << ((int32_t)s->amount & 30));
+    int32_t page = kvt_fault_page_at(core, where, r, index) ^ (1 << (int32_t)s->amount);
     faults->results[strike].activated = true;
     if (page < core->replicas[where].pages.total)
         redirect(faults, strike, where, r, index, page);

@@ -63,15 +63,23 @@ static enum kvt_status read_aliases(const struct kvt_yaml *list, struct kvt_gpu 
 static enum kvt_status read_quantity(const struct kvt_yaml *node, const struct field *field,
                                      struct kvt_gpu *gpu, struct kvt_err *err)
 {
-    double value;
+    double value, most = field->dimension == KVT_DIMENSION_BYTES   ? KVT_DEVICE_BYTES_MAX
+                         : field->dimension == KVT_DIMENSION_PRICE ? KVT_USD_PER_H_MAX
+                                                                   : 0;
     struct kvt_err why = {0};
+    char got[KVT_QUOTE_BYTES], limit[48];
     if (node->kind != KVT_YAML_SCALAR)
-        return kvt_err_at(err, KVT_ECONFIG, node->where, "%s: want %s", field->key,
-                          kvt_dimension_example(field->dimension));
+        return kvt_err_at(err, KVT_ECONFIG, node->where, "%s: want %s, got %s", field->key,
+                          kvt_dimension_example(field->dimension), kvt_yaml_describe(node, got));
     if (kvt_quantity_parse(node->text, field->dimension, &value, &why) != KVT_OK)
         return kvt_err_at(err, KVT_ECONFIG, node->where, "%s: %s", field->key, why.text);
     if (value < 0)
-        return kvt_err_at(err, KVT_ECONFIG, node->where, "%s: want at least 0", field->key);
+        return kvt_err_at(err, KVT_ECONFIG, node->where, "%s: want at least 0, got %s", field->key,
+                          kvt_yaml_describe(node, got));
+    kvt_quantity_print(most, field->dimension, limit, sizeof limit);
+    if (most > 0 && value > most)
+        return kvt_err_at(err, KVT_ECONFIG, node->where, "%s: want at most %s, got %s", field->key,
+                          limit, kvt_yaml_describe(node, got));
     memcpy((unsigned char *)gpu + field->offset, &value, sizeof value);
     return KVT_OK;
 }
@@ -88,8 +96,11 @@ static enum kvt_status read_key(const struct kvt_yaml *node, struct kvt_gpu *gpu
     if (strcmp(node->key, "sms") == 0) {
         int64_t sms;
         struct kvt_err why = {0};
+        char got[KVT_QUOTE_BYTES];
         if (node->kind != KVT_YAML_SCALAR || kvt_int_parse(node->text, 0, 100000, &sms, &why))
-            return kvt_err_at(err, KVT_ECONFIG, node->where, "sms: want a count up to 100000");
+            return kvt_err_at(err, KVT_ECONFIG, node->where,
+                              "sms: want a count up to 100000, got %s",
+                              kvt_yaml_describe(node, got));
         gpu->sms = (int32_t)sms;
         return KVT_OK;
     }

@@ -1,7 +1,10 @@
 #include "sim/plan/fault_plan.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
+
+#define TABLE_BIT_MAX 30 /* of an entry of a page table: page numbers are below 2^30 */
 
 struct kvt_guards kvt_guards_of(const struct kvt_config_guard *guard)
 {
@@ -70,6 +73,11 @@ enum kvt_status kvt_fault_check_amount(int32_t variant, double amount, const cha
             err, KVT_ECONFIG, where,
             "%s: the amount of %s/%s is how many times slower: want 1 or more, got %g", key,
             kvt_fault_names[info->kind], info->name, amount);
+    if (variant == KVT_STRIKE_FLIP_TABLE && (amount > TABLE_BIT_MAX || amount != floor(amount)))
+        return kvt_err_at(err, KVT_ECONFIG, where,
+                          "%s: the amount of %s/%s is which bit: want a whole number from 0 to %d, "
+                          "got %g",
+                          key, kvt_fault_names[info->kind], info->name, TABLE_BIT_MAX, amount);
     return KVT_OK;
 }
 
@@ -159,6 +167,27 @@ enum kvt_status kvt_fault_plan(const struct kvt_config *config, struct kvt_strik
         strikes[at] = strike;
     }
     return check_order(config, strikes, *count, err);
+}
+
+enum kvt_status kvt_fault_check_targets(const struct kvt_config *config,
+                                        const struct kvt_core *core, const char *const names[],
+                                        const struct kvt_strike strikes[], int32_t count,
+                                        struct kvt_err *err)
+{
+    for (int32_t i = 0; i < count; i++) {
+        const struct kvt_strike *s = &strikes[i];
+        struct kvt_where where = config->faults.plan.rows[s->row].where;
+        if (s->request >= core->request_count)
+            return kvt_err_at(err, KVT_ECONFIG, where, "faults.plan: request %d of a load of %d",
+                              s->request, core->request_count);
+        for (int32_t id = 0; id < core->replica_count; id++)
+            if ((s->replica == KVT_NONE || s->replica == id) &&
+                s->page >= core->replicas[id].pages.total)
+                return kvt_err_at(err, KVT_ECONFIG, where,
+                                  "faults.plan: page %d of a pool of %d on %s", s->page,
+                                  core->replicas[id].pages.total, names[id]);
+    }
+    return KVT_OK;
 }
 
 struct kvt_strike kvt_fault_draw(uint64_t seed, enum kvt_fault_kind kind, int64_t trial,

@@ -35,6 +35,14 @@ enum kvt_status kvt_fault_check_amount(int32_t variant, double amount, const cha
 enum kvt_status kvt_fault_plan(const struct kvt_config *config, struct kvt_strike strikes[],
                                int32_t *count, struct kvt_err *err);
 
+/* What rows of faults.plan, which strikes are, can be told only beside a fleet and its load.
+ * KVT_ECONFIG points at the row of a request or a page that is not there: a page must be on each
+ * replica that may be struck. names: of the replicas. */
+enum kvt_status kvt_fault_check_targets(const struct kvt_config *config,
+                                        const struct kvt_core *core, const char *const names[],
+                                        const struct kvt_strike strikes[], int32_t count,
+                                        struct kvt_err *err);
+
 /* Strike of trial number `trial` of a class: variant, and time in [from, until). Never
  * late-write/abort, which needs a client that goes away. */
 struct kvt_strike kvt_fault_draw(uint64_t seed, enum kvt_fault_kind kind, int64_t trial,

@@ -22,27 +22,6 @@ struct draw {
 
 /* ---- checks ------------------------------------------------------------------------------- */
 
-/* Pages and requests can be told only now. A page must be on each replica that it may be struck on.
- */
-static enum kvt_status check_targets(const struct draw *draw, struct kvt_err *err)
-{
-    const struct kvt_core *core = &draw->base->des.core;
-    for (int32_t i = 0; i < draw->count; i++) {
-        const struct kvt_strike *s = &draw->strikes[i];
-        struct kvt_where where = draw->config->faults.plan.rows[s->row].where;
-        if (s->request >= core->request_count)
-            return kvt_err_at(err, KVT_ECONFIG, where, "faults.plan: request %d of a load of %d",
-                              s->request, core->request_count);
-        for (int32_t id = 0; id < core->replica_count; id++)
-            if ((s->replica == KVT_NONE || s->replica == id) &&
-                s->page >= core->replicas[id].pages.total)
-                return kvt_err_at(err, KVT_ECONFIG, where,
-                                  "faults.plan: page %d of a pool of %d on %s", s->page,
-                                  core->replicas[id].pages.total, draw->base->names[id]);
-    }
-    return KVT_OK;
-}
-
 /* Variants that wait for an event of a transfer; of them, the one that waits for an abort. */
 static bool waits_for_transfer(int32_t variant)
 {
@@ -258,7 +237,8 @@ static enum kvt_status draw_all(const struct kvt_simulation *base, uint64_t seed
                       ? config->run.until
                       : kvt_seconds_from_ticks(trace->arrival[trace->count - 1]);
     KVT_TRY(kvt_fault_plan(config, strikes, &draw->count, err));
-    KVT_TRY(check_targets(draw, err));
+    KVT_TRY(
+        kvt_fault_check_targets(config, &base->des.core, base->names, strikes, draw->count, err));
     for (int32_t row = 0; row < config->faults.rates.count; row++)
         KVT_TRY(draw_row(draw, row, err));
     return KVT_OK;

@@ -201,6 +201,9 @@ static enum kvt_status take_faults(struct kvt_simulation *simulation,
                           "faults", &simulation->strikes, err));
     KVT_TRY(
         kvt_faults_init(simulation->faults, &simulation->arena, &simulation->des.core, &spec, err));
+    if (simulation->plan != NULL)
+        KVT_TRY(kvt_fault_check_targets(config, &simulation->des.core, simulation->names,
+                                        spec.strikes, spec.count, err));
     kvt_des_set_faults(&simulation->des, simulation->faults);
     return KVT_OK;
 }
