@@ -23,7 +23,7 @@ void kvt_cli_say_clock(const struct kvt_cli *cli)
 {
     if (kvt_device_clock_jumps() > 0)
         kvt_cli_say(cli, 0,
-                    "kvtwin: note: the system's clock went back %d times: times measured then are "
+                    "kvtwin: note: the system's clock went back %d time%s: times measured then are "
                     "too short",
-                    kvt_device_clock_jumps());
+                    kvt_device_clock_jumps(), kvt_plural(kvt_device_clock_jumps()));
 }

@@ -6,7 +6,10 @@
 
 #include "sim/base/file.h"
 #include "sim/cost/calibration_print.h"
+#include "sim/output/parts.h"
 #include "sim/plan/serving_fit.h"
+
+#define RUN_CHARACTERS 36 /* of the path of a run, its end */
 
 /* All results of the command line. */
 struct results {
@@ -53,8 +56,9 @@ static void print_constants(const struct kvt_serving_fit *fit, int32_t files)
     int fitted = 0;
     for (int c = 0; c < KVT_HOST_CONSTANT_COUNT; c++)
         fitted += fit->constants[c].fitted;
-    printf("%d of %d constants fitted to %d runs in %d files, with %lld simulations\n", fitted,
-           KVT_HOST_CONSTANT_COUNT, fit->runs, files, (long long)fit->simulations);
+    printf("%d of %d constants fitted to %d run%s in %d file%s, with %lld simulations\n", fitted,
+           KVT_HOST_CONSTANT_COUNT, fit->runs, kvt_plural(fit->runs), files, kvt_plural(files),
+           (long long)fit->simulations);
     printf("%-8s %-18s %12s %12s %12s %12s\n", "constant", "law", "shipped", "fitted", "low",
            "high");
     for (int c = 0; c < KVT_HOST_CONSTANT_COUNT; c++) {
@@ -63,11 +67,12 @@ static void print_constants(const struct kvt_serving_fit *fit, int32_t files)
         double unit = share ? 1.0 : 1e6;
         const char *name = share ? "   " : " us";
         printf("%-8s %-18s", kvt_host_constant_names[c], k->family);
+        int decimals = share ? 3 : 1;
         if (k->family[0] != '\0')
-            printf(" %9.4g%s", unit * k->shipped, name);
+            printf(" %9.*f%s", decimals, unit * k->shipped, name);
         if (k->fitted)
-            printf(" %9.4g%s %9.4g%s %9.4g%s\n", unit * k->value, name, unit * k->low, name,
-                   unit * k->high, name);
+            printf(" %9.*f%s %9.*f%s %9.*f%s\n", decimals, unit * k->value, name, decimals,
+                   unit * k->low, name, decimals, unit * k->high, name);
         else
             printf("  kept: %s\n", k->why);
     }
@@ -78,7 +83,7 @@ static void print_text(const struct kvt_cli *cli, const struct kvt_serving_fit *
                        const struct results *results)
 {
     print_constants(fit, results->file_count);
-    printf("\n%-40s %-24s %12s %9s %9s\n", "run", "metric", "measured", "shipped", "fitted");
+    printf("\n%-42s %-24s %12s %9s %9s\n", "run", "metric", "measured", "shipped", "fitted");
     for (int32_t i = 0; i < fit->residual_count; i++) {
         const struct kvt_serving_residual *r = &fit->residuals[i];
         const struct kvt_serving_run *run = &results->runs[r->run];
@@ -86,9 +91,10 @@ static void print_text(const struct kvt_cli *cli, const struct kvt_serving_fit *
             continue;
         char where[64];
         size_t length = strlen(run->path);
-        snprintf(where, sizeof where, "%s:%d", run->path + (length > 34 ? length - 34 : 0),
+        snprintf(where, sizeof where, "%s%s:%d", length > RUN_CHARACTERS ? "..." : "",
+                 run->path + (length > RUN_CHARACTERS ? length - RUN_CHARACTERS + 3 : 0),
                  run->run->line);
-        printf("%-40s %-24s %12.4f %+8.2f%% %+8.2f%%%s\n", where, kvt_bench_metric_names[r->metric],
+        printf("%-42s %-24s %12.4f %+8.2f%% %+8.2f%%%s\n", where, kvt_bench_metric_names[r->metric],
                r->observed, 100.0 * (r->before / r->observed - 1.0),
                100.0 * (r->after / r->observed - 1.0), r->fitted ? "" : "  not fitted");
     }
@@ -120,10 +126,10 @@ static enum kvt_status print_json(const struct kvt_serving_fit *fit, const struc
         const struct kvt_serving_residual *r = &fit->residuals[i];
         const struct kvt_serving_run *run = &results->runs[r->run];
         json_array_append_new(residuals,
-                              json_pack("{s:s, s:i, s:s, s:f, s:f, s:f, s:f, s:f, s:b}", "file",
-                                        run->path, "line", (int)run->run->line, "metric",
-                                        kvt_bench_metric_names[r->metric], "observed", r->observed,
-                                        "shipped", r->before, "predicted", r->after,
+                              json_pack("{s:o, s:i, s:s, s:f, s:f, s:f, s:f, s:f, s:b}", "file",
+                                        kvt_json_text(run->path), "line", (int)run->run->line,
+                                        "metric", kvt_bench_metric_names[r->metric], "observed",
+                                        r->observed, "shipped", r->before, "predicted", r->after,
                                         "shipped_error", r->before / r->observed - 1.0, "error",
                                         r->after / r->observed - 1.0, "fitted", r->fitted));
     }

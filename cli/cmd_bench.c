@@ -127,7 +127,8 @@ static void print_targets(const struct kvt_bench *bench)
 static void print_text(const struct kvt_bench *bench)
 {
     const char *family = "";
-    printf("%s, %d threads\n", bench->device.name, bench->device.workers);
+    printf("%s, %d thread%s\n", bench->device.name, bench->device.workers,
+           kvt_plural(bench->device.workers));
     printf("  read %.1f GB/s, copy %.1f GB/s, matrix units %.3f TFLOP/s", 1e-9 * bench->read,
            1e-9 * bench->copy, 1e-12 * bench->peak);
     if (bench->vectors > 0)

@@ -38,8 +38,9 @@ static enum kvt_status bench_facts(const struct kvt_cli *cli, struct calibrate *
     const struct kvt_bench_facts *tables[] = {&c->tables.bench, &c->tests.bench};
     for (int i = 0; i < 2; i++)
         if (tables[i]->left_out > 0)
-            kvt_cli_say(cli, 0, "kvtwin: warning: %lld rows left out; the first is %s",
-                        (long long)tables[i]->left_out, tables[i]->left_out_why);
+            kvt_cli_say(cli, 0, "kvtwin: warning: %lld row%s left out; the first is %s",
+                        (long long)tables[i]->left_out, kvt_plural(tables[i]->left_out),
+                        tables[i]->left_out_why);
     double sheet = c->gpu.bandwidth;
     bool surprising = false;
     if (c->tables.bench.given)
@@ -249,8 +250,9 @@ static void add_own(const struct kvt_cli *cli, const struct calibrate *c,
     snprintf(built->source + used, sizeof built->source - used,
              ". Measured by kvtwin bench (%s) on %s", bench->backend, bench->device);
     if (added > 0)
-        kvt_cli_say(cli, 0, "kvtwin: %d families were not measured; they follow the ceilings",
-                    added);
+        kvt_cli_say(cli, 0, "kvtwin: %d famil%s the ceilings", added,
+                    added == 1 ? "y was not measured; it follows"
+                               : "ies were not measured; they follow");
     else if (bench->launch <= 0.0)
         kvt_cli_say(cli, 0,
                     "kvtwin: warning: no launch ceiling in the tables: families that were not "

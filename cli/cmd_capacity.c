@@ -116,8 +116,8 @@ static void print_kv(const struct kvt_role_memory *plan)
         printf(" (charged as %.0f: the pool takes %.1f %% more than its budget)",
                m->charged_bytes_per_token,
                100 * (m->kv_bytes_per_token / m->charged_bytes_per_token - 1));
-    printf("\n  %-9s %lld in %lld pages of %lld", "tokens", (long long)m->kv_tokens,
-           (long long)m->kv_pages, (long long)m->page_tokens);
+    printf("\n  %-9s %lld in %lld page%s of %lld", "tokens", (long long)m->kv_tokens,
+           (long long)m->kv_pages, kvt_plural(m->kv_pages), (long long)m->page_tokens);
     if (plan->want.layout.dp > 1)
         printf(" on each of %d attention ranks; %lld per replica", plan->want.layout.dp,
                (long long)m->replica_kv_tokens);

@@ -330,12 +330,12 @@ static enum kvt_status run(const struct kvt_cli *cli, struct kvt_err *err)
     for (int32_t i = 0; i < report.count; i++)
         other += !kvt_inject_is_as_expected(&report.rows[i]);
     if (status == KVT_OK && other > 0)
-        status = kvt_err_set(err, KVT_NEGATIVE, "%d of %d strikes ended otherwise than expected",
-                             other, report.count);
+        status = kvt_err_set(err, KVT_NEGATIVE, "%d of %d strike%s ended otherwise than expected",
+                             other, report.count, kvt_plural(report.count));
     if (status == KVT_OK && real.disagreement_count > 0)
-        status = kvt_err_set(err, KVT_NEGATIVE,
-                             "%lld of %lld trials ended otherwise on real pages than simulated",
-                             (long long)real.disagreement_count, (long long)real.trials);
+        status = kvt_err_set(
+            err, KVT_NEGATIVE, "%lld of %lld trial%s ended otherwise on real pages than simulated",
+            (long long)real.disagreement_count, (long long)real.trials, kvt_plural(real.trials));
     kvt_inject_real_release(&real);
     free(report.rows);
     return status;

@@ -49,8 +49,8 @@ static enum kvt_status trace_load(const struct kvt_cli *cli, struct kvt_trace *t
     KVT_TRY(kvt_cli_get_double(cli, "speed", 1, &speed, err));
     KVT_TRY(kvt_trace_read(trace, cli->operands[1], speed, err));
     if (trace->dropped > 0)
-        kvt_cli_say(cli, 0, "%s: dropped %d rows without output tokens (failed requests)",
-                    cli->operands[1], trace->dropped);
+        kvt_cli_say(cli, 0, "%s: dropped %d row%s without output tokens (failed requests)",
+                    cli->operands[1], trace->dropped, kvt_plural(trace->dropped));
     return KVT_OK;
 }
 
@@ -58,8 +58,8 @@ static enum kvt_status trace_store(const struct kvt_cli *cli, const struct kvt_t
                                    struct kvt_err *err)
 {
     KVT_TRY(kvt_trace_write(trace, cli->output, err));
-    kvt_cli_say(cli, 0, "%s: wrote %d requests over %.6g s", cli->output, trace->count,
-                kvt_seconds_from_ticks(trace->arrival[trace->count - 1]));
+    kvt_cli_say(cli, 0, "%s: wrote %d request%s over %.6g s", cli->output, trace->count,
+                kvt_plural(trace->count), kvt_seconds_from_ticks(trace->arrival[trace->count - 1]));
     return KVT_OK;
 }
 

@@ -256,12 +256,12 @@ static void print_csv(const struct kvt_inject_report *report)
 static void print_costs(const struct kvt_inject_row rows[], int32_t count)
 {
     const struct kvt_clean *clean = &rows[0].cell.clean;
-    printf("  without a strike: %lld requests, %.3f req/s, TPOT %.3f ms; %lld false aborts, %lld "
-           "pages "
-           "left; %.1f MB a GPU; fences held %.1f page-s\n",
-           (long long)clean->requests, clean_throughput(&rows[0].cell), 1e3 * clean->mean_tpot_s,
-           (long long)clean->false_aborts, (long long)clean->pages_left,
-           1e-6 * (double)clean->guard_bytes, clean->fenced_page_s);
+    printf("  without a strike: %lld request%s, %.3f req/s, TPOT %.3f ms; %lld false abort%s, "
+           "%lld page%s left; %.1f MB a GPU; fences held %.1f page-s\n",
+           (long long)clean->requests, kvt_plural(clean->requests), clean_throughput(&rows[0].cell),
+           1e3 * clean->mean_tpot_s, (long long)clean->false_aborts,
+           kvt_plural(clean->false_aborts), (long long)clean->pages_left,
+           kvt_plural(clean->pages_left), 1e-6 * (double)clean->guard_bytes, clean->fenced_page_s);
     printf("  %-17s%12s%12s%10s%8s%8s%12s%12s\n", "cost of a strike", "good req/s", "detect (ms)",
            "spoiled", "most", "saved", "made again", "page-s held");
     for (int32_t i = 0; i < count; i++) {

@@ -74,7 +74,7 @@ static void print_lost(const struct kvt_search *search, const struct kvt_candida
 
 static void print_price(const struct kvt_candidate *c, FILE *out)
 {
-    fprintf(out, "%d GPU%s", c->gpus, c->gpus == 1 ? "" : "s");
+    fprintf(out, "%d GPU%s", c->gpus, kvt_plural(c->gpus));
     if (c->usd_per_h > 0)
         fprintf(out, ", %.2f USD/h", c->usd_per_h);
 }
@@ -112,7 +112,7 @@ static void print_more(const struct kvt_search *search, const struct kvt_candida
             continue;
         int gpus = more->with.gpus - best->gpus;
         fprintf(out, "one more %s replica (+%d GPU%s", kvt_role_names[role], gpus,
-                gpus == 1 ? "" : "s");
+                kvt_plural(gpus));
         if (best->usd_per_h > 0)
             fprintf(out, ", +%.2f USD/h", more->with.usd_per_h - best->usd_per_h);
         fprintf(out, "): %s at %.2f of its bound, from %.2f\n", more->with.limit, more->with.worst,
@@ -166,7 +166,7 @@ static void print_reasons(const struct kvt_search *search, FILE *out)
     fprintf(out,
             "\n%" PRId64 " candidate%s, %" PRId64 " run, %" PRId64 " ruled out by bounds, %" PRId64
             " could not be built\n",
-            search->count, search->count == 1 ? "" : "s", search->evaluated,
+            search->count, kvt_plural(search->count), search->evaluated,
             search->states[KVT_CANDIDATE_PRUNED],
             search->states[KVT_CANDIDATE_CONTRADICTS] + search->states[KVT_CANDIDATE_UNFIT]);
     for (int32_t i = 0; i < count; i++)
@@ -188,10 +188,11 @@ static void print_best(const struct kvt_search *search, FILE *out)
     print_lost(search, best, out);
     if (plan->lose > 0)
         fprintf(out, "  also with %" PRId64 " replica%s of any role down\n", plan->lose,
-                plan->lose == 1 ? "" : "s");
+                kvt_plural(plan->lose));
     if (plan->resamples > 0)
-        fprintf(out, "  meets the SLO in %.0f %% of %" PRId64 " resamples, want %.0f %%\n",
-                100 * best->confidence, plan->resamples, 100 * plan->confidence);
+        fprintf(out, "  meets the SLO in %.0f %% of %" PRId64 " resample%s, want %.0f %%\n",
+                100 * best->confidence, plan->resamples, kvt_plural(plan->resamples),
+                100 * plan->confidence);
     print_carries(search, out);
     fprintf(out, "limited by %s at %.2f of its bound", best->limit, best->worst);
     print_load(search, best, out);

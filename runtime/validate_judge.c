@@ -26,8 +26,8 @@ static void judge_times(struct kvt_validation *v)
     double bound = fmax(STEP_BOUND, REPEAT_FACTOR * v->repeat_median);
     const enum kvt_verdict miss = KVT_VERDICT_FAIL;
     if (kvt_device_clock_jumps() > 0) {
-        snprintf(why, sizeof why, "the system's clock went back %d times: no time can be judged",
-                 kvt_device_clock_jumps());
+        snprintf(why, sizeof why, "the system's clock went back %d time%s: no time can be judged",
+                 kvt_device_clock_jumps(), kvt_plural(kvt_device_clock_jumps()));
         judge(v, KVT_VERDICT_INCONCLUSIVE, why);
         return;
     }

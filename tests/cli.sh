@@ -167,6 +167,12 @@ cp "$config" "$work/in.yaml"
 run "a sweep of which no point can run" 1 sweep configs/examples/sweep.yaml --set 'fleet.serve.gpu={choices: [nogpu]}'
 err_has "could be run; the first: "
 run "an output that is the input" 2 simulate "$work/in.yaml" -o "$work/in.yaml"
+for option in log perfetto export; do
+    file=$work/in.yaml
+    [ $option = export ] && file=vllm:$file
+    run "another output that is the input" 2 simulate "$work/in.yaml" "--$option" "$file"
+    err_has "--$option $work/in.yaml is the input $work/in.yaml: want another file"
+done
 err_has "want another file"
 cmp -s "$config" "$work/in.yaml" || fail "the input was replaced"
 run "an output into a folder that is not there" 4 simulate $config -o "$work/none/run.h5"
@@ -201,6 +207,8 @@ err_has "stdout: cannot write: it is standard output"
 run "two outputs onto one file" 4 simulate $config -o "$work/made/two" --log "$work/made/./two"
 err_has "two: cannot write: it is another output of this run"
 run "a log without a name" 2 simulate $config --log ""
+run "a trace without a name" 2 simulate $config --perfetto ""
+err_has "--perfetto: want a file name, got an empty one"
 rm -f "$work/made/"*link* "$work/made/"*loose* "$work/made/stdout"
 run "a price under another spelling" 0 simulate $config --set 'cost={H200: 1 USD/h}'
 out_has "Cost (USD/h):                                                16.00"
@@ -209,6 +217,16 @@ err_has "warning: cost has no price for h200-sxm"
 run "more GPUs than there are numbers" 6 simulate $config --set fleet.decode.replicas=100000 \
     --set 'fleet.decode.parallel={tp: 1024, dp: 1024, ep: 128, pp: 61}'
 err_has "GPUs in all"
+for key in gpu.memory memory.reserve; do
+    run "more $key than a device has" 3 capacity $config --set "fleet.decode.$key=1e30 GiB"
+    err_has "1024 TiB, got \"1e30 GiB\""
+done
+printf 'name: big\nmemory-visible: 80 GiB\nmemory-context: 1e30 GiB\nprice: 1e308 USD/h\n' >"$work/big.yaml"
+run "a GPU file without limits" 3 capacity $config --set fleet.decode.gpu="$work/big.yaml"
+err_has "big.yaml:3:17: memory-context: want at most 1024 TiB, got \"1e30 GiB\""
+err_has "big.yaml:4:8: price: want at most 1e+09 USD/h, got \"1e308 USD/h\""
+run "one token a page" 0 simulate $config --set fleet.decode.page_tokens=1 -q
+out_has " of 1 token, "
 run "resamples" 0 simulate $config --resamples 20 --format json -o "$work/made/wide.h5"
 err_is_empty
 out_has '"mean_ttft_ms_low": '
@@ -263,7 +281,7 @@ out_has "sglang-35049.yaml"
 err_is_empty
 run "an incident that ends otherwise is a negative answer" 1 inject configs/incidents/sglang-35049.yaml \
     --set 'fleet.decode.guard=tag-side'
-err_has "1 of 1 strikes ended otherwise than expected"
+err_has "1 of 1 strike ended otherwise than expected"
 run "a campaign in JSON" 0 inject configs/examples/faults.yaml --trials 2 --format json \
     --set fleet.decode.guard=fifo --set 'faults.kinds=[leak, none]'
 out_has '"fault": "leak", "guard": "fifo"'
@@ -340,6 +358,16 @@ err_has "or false-alarm, got an empty list"
 run "a share that nothing reads" 3 inject configs/examples/faults.yaml \
     --set 'fleet.decode.guard={tag-side: {sample: 0.5}}'
 err_has "fleet.decode.guard: sample is for check: sampled, got check: once"
+run "a check that no message knows" 3 inject configs/examples/faults.yaml \
+    --set 'fleet.decode.guard={request-id: {check: before-read}}'
+err_has "fleet.decode.guard.request-id.check: unknown key; want no key"
+run "quarantine for what looks at no page" 3 inject configs/examples/faults.yaml \
+    --set fleet.decode.guard=request-id+quarantine
+err_has "want a tag, digest or canary beside it"
+run "a lease for ever" 3 inject configs/examples/faults.yaml --set 'fleet.decode.guard={lease: {term: 1e30 s}}'
+err_has "above 0 s, at most 100000 s"
+run "guards in a list" 3 inject configs/examples/faults.yaml --set 'fleet.decode.guard=[lease]'
+err_has "fleet.decode.guard: want a name or a mapping, got a list"
 run "rates at which nothing strikes are split too" 0 inject configs/examples/faults.yaml --trials 4 \
     --estimator splitting --set fleet.decode.guard=none \
     --set 'faults.rates=[{fault: stale-reader, rate: 0, per: hour}]'
@@ -433,7 +461,7 @@ awk 'BEGIN {
 }' >"$own"
 run "a table of kvtwin bench is fitted" 0 calibrate "$own" --gpu "$work/my-cpu.yaml" --stack own -o "$work/own.yaml"
 out_has "own cpu gemm bf16: t0 "
-err_has "1 rows left out; the first is"
+err_has "1 row left out; the first is"
 err_has "families were not measured; they follow the ceilings"
 run "its calibration is run with" 0 simulate configs/examples/azure-conv.yaml --set model=qwen3-0.6b --set fleet.serve.gpu="$work/my-cpu.yaml" \
     --set calibration.my-cpu="$work/own.yaml" --set fleet.serve.parallel.tp=1 --set fleet.serve.weights=bf16 --explain-step
@@ -448,9 +476,17 @@ err_has 'My CPU, 2 threads reach 57 GB/s, GPU "h200-sxm" has 4800 GB/s'
 [ ! -e "$work/no.yaml" ] || fail "wrote a calibration of another machine"
 run "a calibration of another GPU" 3 simulate $config --set calibration.h200-sxm="$work/own.yaml"
 err_has 'this calibration is for "my-cpu", wanted one for'
-sed '1s/,status$//; s/,ok$//' "$own" >"$work/columns.csv"
+sed '1s/,shape,/,form,/' "$own" >"$work/columns.csv"
 run "a table without a column" 3 calibrate "$work/columns.csv" --gpu "$work/my-cpu.yaml"
-err_has 'columns.csv:1: column "status": wanted in a table of kvtwin bench, not found'
+err_has 'columns.csv:1: column "shape": wanted in a table of kvtwin bench, not found'
+awk 'NR == 1 || /gemm/ { gsub(/"My CPU, 2 threads"/, "My CPU"); split($0, f, ","); print f[1] "," f[2] "," f[3] "," f[4] "," f[5] "," f[6] }' \
+    "$own" >"$work/columns.csv"
+run "the columns that a table of one's own must have" 0 calibrate "$work/columns.csv" --gpu "$work/my-cpu.yaml" -o "$work/columns.yaml"
+out_has "own cpu gemm bf16: t0 "
+err_has "no launch ceiling in the tables"
+echo 'cpu,My CPU,read,,mib=512,10000000' >>"$work/columns.csv"
+run "a ceiling without bytes" 3 calibrate "$work/columns.csv" --gpu "$work/my-cpu.yaml"
+err_has 'bytes: wanted for read and more than 0, got ""'
 sed '5s/gemm,bf16,\(.*\),[0-9]*,1,7,/gemm,bf16,\1,8,1,7,/' "$own" >"$work/unit.csv"
 run "a time in another unit" 3 calibrate "$work/unit.csv" --gpu "$work/my-cpu.yaml"
 err_has "unit.csv:5: time_ns: want nanoseconds"
@@ -477,13 +513,17 @@ for load in 1 8 32; do
 done
 run "constants are fitted to benchmarks" 0 calibrate "$work/bench.jsonl" --serving "$work/server.yaml" -q -o "$work/fitted.yaml"
 err_is_empty
-out_has "fitted to 3 runs in 1 files"
+out_has "fitted to 3 runs in 1 file,"
 out_has "bench.jsonl:2"
 run "the fitted calibration is run with" 0 simulate "$work/server.yaml" --set calibration.h200-sxm="$work/fitted.yaml" \
     --set "workload={closed: {concurrency: 8, input: 500, output: 60, requests: 64}}"
 run "constants as JSON" 0 calibrate "$work/bench.jsonl" --serving "$work/server.yaml" --format json
 out_starts "{"
 out_has '"shipped_error"'
+odd=$work/$(printf '\377').jsonl
+cp "$work/bench.jsonl" "$odd"
+run "residuals of a path that is not UTF-8" 0 calibrate "$odd" --serving "$work/server.yaml" --format json -q
+out_has '?.jsonl"'
 run "a result of another engine" 3 calibrate "$work/bench.jsonl" --serving "$work/server.yaml" --set engine=vllm
 err_has 'bench.jsonl:1: field "backend": is a run on sglang'
 head -c 60 "$work/bench.jsonl" >"$work/cut.json"
@@ -584,9 +624,28 @@ err_has "cannot make the folder"
 [ ! -e "$work/none.html" ] || fail "left a page"
 run "a measured run that is none" 3 report "$work/report.h5" -o "$work/none.html" --compare README.md
 [ ! -e "$work/none.html" ] || fail "left a page"
-run "a fault plan has no intervals" 2 simulate configs/incidents/sglang-17259.yaml --resamples 5 \
-    --set fleet.decode.guard=none
-err_has "faults.plan=null"
+run "a fault plan falls in each resample" 0 simulate configs/incidents/sglang-17259.yaml --resamples 5 -q \
+    --set fleet.decode.guard=none --format json
+grep -o '"request_throughput.*' "$work/out" | head -3 | tr -d ',' | sort >"$work/intervals"
+run "as in a sweep of one point" 0 sweep configs/incidents/sglang-17259.yaml --resamples 5 -q \
+    --set fleet.decode.guard=none --format json
+tr ',' '\n' <"$work/out" | grep -o '"request_throughput.*' | head -3 | sort | cmp -s - "$work/intervals" ||
+    fail "sweep has other intervals"
+tr ',{}' '\n\n\n' <"$work/out" | grep -q '"request_throughput_low"' || fail "no intervals"
+strike() {
+    run "$1" 3 simulate configs/incidents/sglang-17259.yaml --set fleet.decode.guard=none \
+        --set "faults.plan=[{fault: $2}]"
+    err_has "$3"
+}
+strike "a page beyond the pool" "bit-flip, at: 1 s, page: 1073741822" "faults.plan: page 1073741822 of a pool of "
+strike "a request beyond the load" "late-write, at: 1 s, request: 2000000000" "faults.plan: request 2000000000 of a load of "
+strike "no bit of a page number" "bit-flip, variant: table, at: 1 s, amount: 31" \
+    "is which bit: want a whole number from 0 to 30, got 31"
+strike "a domain in a row" "{choices: [leak, bit-flip]}, at: 1 s" \
+    "faults.plan[0].fault: want a value, got a domain in a row of a list"
+run "rates are told where none strikes" 0 simulate configs/incidents/sglang-17259.yaml --set fleet.decode.guard=none \
+    --set 'faults.rates=[{fault: leak, rate: 1, per: hour}]'
+err_has "note: faults.rates are for kvtwin inject"
 run "a run with a fault plan" 0 simulate configs/incidents/sglang-17259.yaml -q \
     --set fleet.decode.guard=none -o "$work/faults.h5"
 

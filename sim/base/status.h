@@ -75,4 +75,10 @@ const char *kvt_status_text(enum kvt_status status);
             return kvt_try_;                                                                       \
     } while (0)
 
+/* The ending of a counted noun in a message: "" for 1, else "s". */
+static inline const char *kvt_plural(int64_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
 #endif

@@ -575,8 +575,8 @@ enum kvt_status kvt_des_finish(struct kvt_des *engine, bool interrupted, struct 
         return KVT_OK; /* a fault may leave requests and pages that nobody will come back for */
     if (is_under_way(engine))
         return kvt_err_set(err, KVT_ELIMIT,
-                           "simulated time ran out after 104 days with %lld requests left",
-                           (long long)core->live);
+                           "simulated time ran out after 104 days with %lld request%s left",
+                           (long long)core->live, kvt_plural(core->live));
     if (core->live == 0) {
         for (int32_t i = 0; i < core->replica_count; i++)
             kvt_assert(core->replicas[i].pages.held == 0); /* no page is lost */
@@ -586,9 +586,10 @@ enum kvt_status kvt_des_finish(struct kvt_des *engine, bool interrupted, struct 
         const struct kvt_request *request = &core->requests[r];
         if (request->state != KVT_REQUEST_FUTURE && request->state < KVT_REQUEST_COMPLETED)
             return kvt_err_set(err, KVT_ELIMIT,
-                               "%lld requests wait for ever; the first is number %d with %d input "
+                               "%lld request%s for ever; the first is number %d with %d input "
                                "and %d output tokens: its replica cannot hold it",
-                               (long long)core->live, r, request->input, request->output);
+                               (long long)core->live, core->live == 1 ? " waits" : "s wait", r,
+                               request->input, request->output);
     }
     return KVT_OK;
 }

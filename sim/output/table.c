@@ -184,7 +184,7 @@ enum kvt_status kvt_summary_text(const struct kvt_summary *summary, FILE *file, 
     fprintf(file, "seed %" PRIu64 ", digest %016" PRIx64 "\n", r->seed, r->digest);
     const struct kvt_metric *resamples = kvt_summary_find(summary, "resamples");
     if (resamples != NULL)
-        fprintf(file, "\xc2\xb1 is half of what 90 %% of %" PRId64 " resamples span\n",
-                resamples->count);
+        fprintf(file, "\xc2\xb1 is half of what 90 %% of %" PRId64 " resample%s\n",
+                resamples->count, resamples->count == 1 ? " spans" : "s span");
     return KVT_OK;
 }

@@ -144,8 +144,9 @@ static enum kvt_status run_all(struct job *job, struct kvt_fault_estimate *estim
         return err->status;
     }
     if (is_over(job))
-        return kvt_err_set(err, KVT_EINTR, "interrupted after %lld of %lld runs",
-                           (long long)estimate->tally.runs, (long long)job->runs);
+        return kvt_err_set(err, KVT_EINTR, "interrupted after %lld of %lld run%s",
+                           (long long)estimate->tally.runs, (long long)job->runs,
+                           kvt_plural(job->runs));
     return KVT_OK;
 }
 

@@ -18,8 +18,8 @@ enum kvt_status kvt_points_init(struct kvt_points *points, const struct kvt_conf
         count *= kvt_config_domain(config, i)->count;
     if (count > KVT_POINTS_MAX)
         return kvt_err_at(err, KVT_ELIMIT, config->where_domain,
-                          "want at most %d points, got %.6g: %d domains, whose choices multiply",
-                          KVT_POINTS_MAX, count, config->domains);
+                          "want at most %d points, got %.6g: %d domain%s, whose choices multiply",
+                          KVT_POINTS_MAX, count, config->domains, kvt_plural(config->domains));
     points->count = (int64_t)count;
     if (strcmp(path, "-") == 0)
         return kvt_err_set(err, KVT_EUSAGE,

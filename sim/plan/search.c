@@ -257,8 +257,8 @@ static enum kvt_status search_all(struct job *job, struct kvt_err *err)
         return kvt_err_set(err, job->status, "%s", job->err.text);
     if (is_stopped(job))
         return kvt_err_set(err, KVT_EINTR,
-                           "interrupted after %" PRId64 " of %" PRId64 " candidates", job->done / 2,
-                           job->search->count);
+                           "interrupted after %" PRId64 " of %" PRId64 " candidate%s",
+                           job->done / 2, job->search->count, kvt_plural(job->search->count));
     count_states(job->search);
     return kvt_search_explain(job->search, job->options, err);
 }

@@ -228,9 +228,10 @@ static enum kvt_status measure(struct kvt_serving_world *world, int32_t run,
     int64_t served = status == KVT_OK ? summary->counted.fates[KVT_FATE_COMPLETED] : 0;
     if (status == KVT_OK && served < simulation->trace.count)
         status = kvt_err_at(err, KVT_ECONFIG, where,
-                            "%lld of its %d requests cannot be served by the config: they are "
-                            "longer than max_model_len or the pool",
-                            (long long)(simulation->trace.count - served), simulation->trace.count);
+                            "%lld of its %d request%s cannot be served by the config: longer than "
+                            "max_model_len or the pool",
+                            (long long)(simulation->trace.count - served), simulation->trace.count,
+                            kvt_plural(simulation->trace.count));
     kvt_arena_release(&arena);
     free(summary);
     return status;

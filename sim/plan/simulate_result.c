@@ -152,12 +152,13 @@ static void describe(struct kvt_simulation *simulation)
                  kvt_engine_names[config->engine]);
         used += (size_t)snprintf(
             simulation->fleet_text + used, sizeof simulation->fleet_text - used,
-            "%s%s: %d x %d %s, %s weights, %s KV, %lld pages of %lld tokens, %s",
+            "%s%s: %d x %d %s, %s weights, %s KV, %lld page%s of %lld token%s, %s",
             used > 0 ? "\n" : "", kvt_role_names[role], config->roles[role].replicas,
             plan->memory.gpus_per_replica, plan->gpu.name,
             kvt_weight_dtype_names[plan->model.weights], kvt_kv_dtype_names[plan->memory.kv],
-            (long long)fleet->roles[role].replica.pages, (long long)plan->memory.page_tokens,
-            fleet->roles[role].price.calibration.name);
+            (long long)fleet->roles[role].replica.pages,
+            kvt_plural(fleet->roles[role].replica.pages), (long long)plan->memory.page_tokens,
+            kvt_plural(plan->memory.page_tokens), fleet->roles[role].price.calibration.name);
     }
 }
 

@@ -358,8 +358,8 @@ static enum kvt_status finish(struct job *job, struct kvt_err *err)
     char lost[64] = "";
     if (job->lost > 0)
         snprintf(lost, sizeof lost, ", %d of %d ranks are gone", job->lost, job->ranks->count);
-    return kvt_err_set(err, KVT_EINTR, "interrupted after %" PRId64 " of %" PRId64 " points%s%s",
-                       sweep->done_count, sweep->count, lost,
+    return kvt_err_set(err, KVT_EINTR, "interrupted after %" PRId64 " of %" PRId64 " point%s%s%s",
+                       sweep->done_count, sweep->count, kvt_plural(sweep->count), lost,
                        job->options->output != NULL ? "; the same command goes on from there" : "");
 }
 

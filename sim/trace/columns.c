@@ -104,9 +104,9 @@ static enum kvt_status columns_hashes(struct kvt_columns *columns, const struct 
     int64_t want = ((int64_t)row->input + trace->block_tokens - 1) / trace->block_tokens;
     if (got != want)
         return kvt_err_at(err, KVT_ECONFIG, kvt_scan_where(scan, row->hashes_at),
-                          "want %lld hashes for %llu input tokens (%d tokens each), got %lld",
-                          (long long)want, (unsigned long long)row->input, trace->block_tokens,
-                          (long long)got);
+                          "want %lld hash%s for %llu input token%s (%d each), got %lld",
+                          (long long)want, want == 1 ? "" : "es", (unsigned long long)row->input,
+                          kvt_plural((int64_t)row->input), trace->block_tokens, (long long)got);
     return KVT_OK;
 }
 
@@ -205,8 +205,8 @@ enum kvt_status kvt_columns_finish(struct kvt_columns *columns, const struct kvt
         struct kvt_where where = {.file = scan->file};
         return from->dropped > 0
                    ? kvt_err_at(err, KVT_ECONFIG, where,
-                                "want requests, got only %d rows without output tokens",
-                                from->dropped)
+                                "want requests, got only %d row%s without output tokens",
+                                from->dropped, kvt_plural(from->dropped))
                    : kvt_err_at(err, KVT_ECONFIG, where, "want requests, got a header only");
     }
     if (columns->ids != NULL)
