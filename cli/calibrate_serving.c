@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "sim/base/file.h"
+#include "sim/base/json.h"
 #include "sim/cost/calibration_print.h"
-#include "sim/output/parts.h"
 #include "sim/plan/serving_fit.h"
 
 #define RUN_CHARACTERS 36 /* of the path of a run, its end */

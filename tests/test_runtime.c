@@ -15,10 +15,10 @@ static const char colocated[] = FLEETS_COLOCATED("12", "8", "50", "40");
 struct how { /* a world is made; zeroed: the plain kernels, nothing wrong */
     enum kvt_backend backend;
     const struct kvt_stale *stale;
-    bool poisoned_pages;   /* pages hold NaN before they are written */
-    bool poisoned_weights; /* a norm of the last replica's first layer is NaN */
-    int32_t ends_after;    /* steps, and in which way; 0: it does not */
-    enum kvt_status ends_as;
+    bool poisoned_pages;     /* pages hold NaN before they are written */
+    bool poisoned_weights;   /* a norm of the last replica's first layer is NaN */
+    enum kvt_status ends_as; /* after so many steps */
+    int32_t ends_after;
 };
 
 struct world {
@@ -41,8 +41,7 @@ static double fixed_time(void *context, int32_t replica, const struct kvt_step *
     return step->chunk_count > 0 ? 0.001 : 0.004;
 }
 
-/* A device that fails with a step. */
-static void fail_once(void *context, int32_t replica)
+static void device_fails(void *context, int32_t replica)
 {
     struct world *world = context;
     (void)replica;
@@ -65,7 +64,7 @@ static bool run_as(struct world *world, const char *text, const char *const sets
                    int32_t set_count, const struct how *how)
 {
     struct kvt_err err = {0};
-    *world = (struct world){0};
+    *world = (struct world){.how = how};
     world->threads = omp_get_max_threads();
     omp_set_num_threads(1); /* kernels this small only wait for each other */
     struct kvt_runtime_want want = {.backend = how->backend, .tag_check = true, .repeats = 1};
@@ -88,15 +87,12 @@ static bool run_as(struct world *world, const char *text, const char *const sets
     world->drive.time = fixed_time;
     world->drive.time_context = world;
     world->drive.stop = &world->stop;
-    world->how = how;
-    world->runtime.hooks = (struct kvt_runtime_hooks){.context = world, .ran = fail_once};
+    world->runtime.hooks = (struct kvt_runtime_hooks){.context = world, .ran = device_fails};
     CHECK_OK(kvt_drive_begin(&world->drive, &world->config, &err), err);
     if (err.status == KVT_OK && how->poisoned_pages)
         poison_pages(&world->runtime);
-    if (err.status == KVT_OK && how->ends_after > 0)
-        CHECK_FAILS(kvt_drive_run(&world->drive, &err), err, how->ends_as);
-    else if (err.status == KVT_OK)
-        CHECK_OK(kvt_drive_run(&world->drive, &err), err);
+    if (err.status == KVT_OK)
+        CHECK_I64(kvt_drive_run(&world->drive, &err), how->ends_as, err.text);
     world->runtime.hooks = (struct kvt_runtime_hooks){.context = NULL}; /* how goes away */
     return err.status == how->ends_as;
 }
