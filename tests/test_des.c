@@ -257,7 +257,7 @@ static void time_that_is_out_of_reach_is_a_limit(void)
     world_run(&world, false, false, &macro);
     world_run(&world, true, false, &exact);
     CHECK_I64(macro.status, KVT_ELIMIT, "a limit");
-    CHECK_HOLDS(macro.err.text, "ran out after 104 days with 1 requests left", "says which");
+    CHECK_HOLDS(macro.err.text, "ran out after 104 days with 1 request left", "says which");
     const char *difference = world_difference(&macro, &exact);
     CHECK_NOTE(difference == NULL, difference);
     CHECK_I64(macro.end / day, 104, "the last step that ends");

@@ -241,7 +241,7 @@ static const struct {
     {AZURE "2023-11-16 10:00:00.1234567890,1,1\n", "t:2:1: want a time stamp"},
     {AZURE "2023-11-16 10:00:00+1,1,1\n", "t:2:1: want a time stamp"},
     {AZURE "2023-11-16 10:00:0", "t:2:1: want a time stamp"},
-    {"Timestamp,Request tokens,Response tokens\n1,5,0\n", "t: want requests, got only 1 rows "
+    {"Timestamp,Request tokens,Response tokens\n1,5,0\n", "t: want requests, got only 1 row "
                                                           "without output tokens"},
     {"Timestamp,Model,Request tokens,Response tokens\n1,\"GPT,5,1\n",
      "t:2:3: want a closing quote in this row"},
@@ -249,7 +249,7 @@ static const struct {
     {"{\"id\":1}\n", "t:1:2: want a key of a mooncake trace (timestamp, input_length"},
     {"{\"timestamp\":1}\n", "t:1:1: want a key \"input_length\", got a row without it"},
     {"{\"timestamp\":0,\"type\":\"a\\\"}\n", "t:1:23: want a closing quote in this row"},
-    {MOON("0", "5", "1", ""), "t:1:62: want 1 hashes for 5 input tokens (512 tokens each), got 0"},
+    {MOON("0", "5", "1", ""), "t:1:62: want 1 hash for 5 input tokens (512 tokens each), got 0"},
     {AZURE "2023-11-16 10:00:00+01:6x,1,1\n", "t:2:1: want a time stamp"},
     {AZURE "2023-13-16 10:00:00,1,1\n", "t:2:1: want a time stamp"},
     {AZURE "1969-12-31 10:00:00,1,1\n", "t:2:1: want a time stamp"},
@@ -259,7 +259,7 @@ static const struct {
      "t:2:1: want the keys of line 1, got a row without \"hash_ids\""},
     {"{\"timestamp\":1,\"input_length\":5,\"output_length\":1}\n" MOON("2", "5", "1", "1"),
      "t:2:1: want the keys of line 1, got \"hash_ids\", which it lacks"},
-    {MOON("0", "5", "1", "1,2"), "t:1:62: want 1 hashes for 5 input tokens (512 tokens each), "
+    {MOON("0", "5", "1", "1,2"), "t:1:62: want 1 hash for 5 input tokens (512 tokens each), "
                                  "got 2"},
     {MOON("0", "\"5\"", "1", "1"), "t:1:31: want a whole number as input tokens, got \"\"5\"\""},
     {MOON("true", "5", "1", "1"), "t:1:14: want a time that is a number >= 0, got \"true\""},

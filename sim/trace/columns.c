@@ -104,9 +104,10 @@ static enum kvt_status columns_hashes(struct kvt_columns *columns, const struct 
     int64_t want = ((int64_t)row->input + trace->block_tokens - 1) / trace->block_tokens;
     if (got != want)
         return kvt_err_at(err, KVT_ECONFIG, kvt_scan_where(scan, row->hashes_at),
-                          "want %lld hash%s for %llu input token%s (%d each), got %lld",
+                          "want %lld hash%s for %llu input token%s (%d token%s each), got %lld",
                           (long long)want, want == 1 ? "" : "es", (unsigned long long)row->input,
-                          kvt_plural((int64_t)row->input), trace->block_tokens, (long long)got);
+                          kvt_plural((int64_t)row->input), trace->block_tokens,
+                          kvt_plural(trace->block_tokens), (long long)got);
     return KVT_OK;
 }
 
