@@ -11,6 +11,7 @@
 #include <float.h>
 
 #include "kernels/cpu/attention_finish.h"
+#include "sim/base/assert.h"
 
 #define PLAIN_TOKENS 16
 
@@ -73,6 +74,7 @@ static inline void plain_token(const struct kvt_page_layout *layout, const struc
         plain_bf16(value, layout->head_dim, block->value[to]);
         return;
     case KVT_PAGE_GQA_FP8:
+        kvt_assert(run->key_scale != NULL && run->value_scale != NULL);
         plain_e4m3(key, layout->head_dim, run->key_scale[t], block->key[to]);
         plain_e4m3(value, layout->head_dim, run->value_scale[t], block->value[to]);
         return;

@@ -437,7 +437,7 @@ enum kvt_status kvt_run_file_log(struct kvt_run_file *run, const struct kvt_deci
     struct kvt_h5 h5 = h5_of(run, err);
     if (run->decisions == 0)
         decisions_make(run, &h5);
-    hsize_t total = (hsize_t)(run->decision_count + count);
+    hsize_t total = (hsize_t)run->decision_count + (hsize_t)count;
     if (!h5.failed && count > 0 &&
         kvt_h5_done(&h5, "H5Dset_extent", H5Dset_extent(run->decisions, &total))) {
         struct kvt_h5_rows rows;

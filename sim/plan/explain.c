@@ -303,7 +303,7 @@ static size_t number_at(const char *text, size_t at)
  * *reason. */
 static bool merge_reasons(char reason[KVT_REASON_BYTES], const char *other)
 {
-    char both[KVT_REASON_BYTES];
+    char both[KVT_REASON_BYTES] = "";
     size_t a = 0, b = 0, used = 0;
     while (reason[a] != '\0' || other[b] != '\0') {
         size_t count = number_at(reason, a), others = number_at(other, b);

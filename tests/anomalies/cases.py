@@ -98,11 +98,7 @@ MORE = [
          "--set 'faults.kinds=[late-write, partial-transfer]'", []),
     Case("sweep-faults", "sweep configs/incidents/vllm-35219.yaml -q --set 'run.until=30 s' -o $/sweep.h5",
          ["sweep.h5"], journals=True),
-    Case("plan-search", "plan configs/examples/plan.yaml -q --set plan.resamples=2 --set workload.open.requests=8 "
-         "--format json", []),
-    Case("report-faults", "report @/inject.h5 -o $/page.html", ["page.html"]),
     Case("report-split", "report @/split.h5 -o $/page.html", ["page.html"]),
-    Case("diff-others", "diff @/run.h5 @/split.h5", []),
     Case("capacity", f"capacity {QUICKSTART}", []),
     Case("reproduce", "reproduce kimi-k2.6-fp8-kv --resamples 2 --format json", []),
     Case("reproduce-serving", "reproduce --serving @/serving.csv --fit", []),
@@ -202,8 +198,6 @@ def prepare(world):
         ("sweep", "sweep", ["fleet.serve.gpu=l40s", "workload.closed.requests=8",
                             "workload.closed.concurrency={choices: [1, 2]}"]),
         ("plan", "plan-split", ["plan.resamples=2", "workload.open.requests=8"]),
-        ("inject", "faults", ["faults.trials=2", "run.until=20 s", "faults.from=5 s", "faults.until=15 s",
-                              "fleet.decode.guard=fifo", "faults.kinds=[leak, stale-reader]"]),
     ):
         subprocess.run(
             [world.kvtwin, command, f"configs/examples/{config}.yaml", "-q", "-o", f"{world.inputs}/{command}.h5",
