@@ -47,15 +47,11 @@ static enum kvt_status print_list(const struct kvt_cli *cli, json_t *list, struc
     return KVT_OK;
 }
 
-static enum kvt_status list_folder(const struct kvt_cli *cli, const char *folder,
-                                   struct kvt_err *err)
+static enum kvt_status list_kind(const struct kvt_cli *cli, const char *kind, struct kvt_err *err)
 {
     char *files[FILES_MAX];
-    int32_t count = kvt_folder_files(folder, ".yaml", files, FILES_MAX);
-    if (count < 0)
-        return kvt_err_set(err, KVT_EIO,
-                           "cannot open the folder %s; KVTWIN_DATA says where configs/ lies",
-                           folder);
+    int32_t count;
+    KVT_TRY(kvt_shipped_files(kind, files, FILES_MAX, &count, err));
     enum kvt_status status = KVT_OK;
     json_t *list = json_array();
     for (int32_t i = 0; i < count; i++) {
@@ -72,20 +68,13 @@ static enum kvt_status list_folder(const struct kvt_cli *cli, const char *folder
 static enum kvt_status run_examples(const struct kvt_cli *cli, struct kvt_err *err)
 {
     const char *kind = cli->operand_count > 0 ? cli->operands[0] : kinds[0];
-    char name[64];
     bool known = false;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         known = known || strcmp(kinds[i], kind) == 0;
     if (!known)
         return kvt_err_set(err, KVT_EUSAGE,
                            "examples: want examples, published or incidents, got \"%.80s\"", kind);
-    snprintf(name, sizeof name, "configs/%s", kind);
-    char *folder = kvt_path_join(kvt_data_folder(), name);
-    if (folder == NULL)
-        return kvt_err_set(err, KVT_ENOMEM, "no memory for a path");
-    enum kvt_status status = list_folder(cli, folder, err);
-    free(folder);
-    return status;
+    return list_kind(cli, kind, err);
 }
 
 const struct kvt_command kvt_command_examples = {

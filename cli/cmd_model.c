@@ -122,19 +122,14 @@ static enum kvt_status list_models(struct kvt_err *err)
 {
     enum { MOST = 512 };
     char *files[MOST];
-    char *folder = kvt_path_join(kvt_data_folder(), "configs/models");
-    int32_t count = folder == NULL ? -1 : kvt_folder_files(folder, ".yaml", files, MOST);
-    enum kvt_status status = KVT_OK;
-    if (count < 0)
-        status = kvt_err_set(err, KVT_EIO, "cannot open the folder %s",
-                             folder == NULL ? "configs/models" : folder);
+    int32_t count;
+    KVT_TRY(kvt_shipped_files("models", files, MOST, &count, err));
     for (int32_t i = 0; i < count; i++) {
         const char *name = strrchr(files[i], '/') + 1;
         printf("%.*s\n", (int)(strlen(name) - strlen(".yaml")), name);
         free(files[i]);
     }
-    free(folder);
-    return status;
+    return KVT_OK;
 }
 
 static enum kvt_status import(const struct kvt_cli *cli, const char *path, struct kvt_err *err)

@@ -100,6 +100,10 @@ enum kvt_status kvt_reproduce_capacity(const char *path, struct kvt_reproduced_l
             status = add_supported(list, &row, err);
             continue;
         }
+        if (row.status != KVT_OK && row.status != KVT_ECONFIG) {
+            status = kvt_err_set(err, row.status, "%s", row.reason);
+            break;
+        }
         struct result none = {.metric = "bytes_per_token_per_gpu",
                               .observed = observed_bytes(&row)};
         status = add(list, &row, &none, row.reason, err);

@@ -3,6 +3,7 @@
  *
  * Metrics of capacity come from the ledger, all others from a run (reproduce_serving.c).
  */
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -139,13 +140,12 @@ static enum kvt_status add_file(const char *path, int32_t resamples,
     return status;
 }
 
-static enum kvt_status add_folder(const char *folder, int32_t resamples,
-                                  struct kvt_reproduced_list *list, struct kvt_err *err)
+static enum kvt_status add_all(int32_t resamples, struct kvt_reproduced_list *list,
+                               struct kvt_err *err)
 {
     char *files[FILES_MAX];
-    int32_t count = kvt_folder_files(folder, ".yaml", files, FILES_MAX);
-    if (count < 0)
-        return kvt_err_set(err, KVT_EIO, "cannot open the folder %s", folder);
+    int32_t count;
+    KVT_TRY(kvt_shipped_files("published", files, FILES_MAX, &count, err));
     enum kvt_status status = KVT_OK;
     for (int32_t i = 0; i < count; i++) {
         if (status == KVT_OK)
@@ -158,25 +158,15 @@ static enum kvt_status add_folder(const char *folder, int32_t resamples,
 enum kvt_status kvt_reproduce_published(const char *name, int32_t resamples,
                                         struct kvt_reproduced_list *list, struct kvt_err *err)
 {
-    char file[256];
-    char *folder = kvt_path_join(kvt_data_folder(), "configs/published");
-    if (folder == NULL)
-        return kvt_err_set(err, KVT_ENOMEM, "no memory for a path");
-    enum kvt_status status;
-    if (name == NULL) {
-        status = add_folder(folder, resamples, list, err);
-    } else if (access(name, F_OK) == 0) {
-        status = add_file(name, resamples, list, err);
-    } else {
-        snprintf(file, sizeof file, "%.240s.yaml", name);
-        char *path = kvt_path_join(folder, file);
-        if (path != NULL && access(path, F_OK) == 0)
-            status = add_file(path, resamples, list, err);
-        else
-            status = kvt_err_set(err, KVT_EUSAGE, "there is no published result \"%s\" in %s", name,
-                                 folder);
-        free(path);
-    }
-    free(folder);
-    return status;
+    if (name == NULL)
+        return add_all(resamples, list, err);
+    if (access(name, F_OK) == 0)
+        return add_file(name, resamples, list, err);
+    char path[PATH_MAX + 300];
+    snprintf(path, sizeof path, "%s/configs/published/%.240s.yaml", kvt_data_folder(), name);
+    if (access(path, F_OK) == 0)
+        return add_file(path, resamples, list, err);
+    return kvt_err_set(err, KVT_EUSAGE,
+                       "there is no published result \"%s\" in %s/configs/published", name,
+                       kvt_data_folder());
 }

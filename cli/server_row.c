@@ -280,7 +280,10 @@ static bool read_shape(struct kvt_server_row *row)
     const char *model = kvt_server_field(row, "model");
     if (model[0] == '\0')
         return kvt_server_refuse(row, "no model is named");
-    if (kvt_model_load(&row->model, model, &why) != KVT_OK)
+    row->status = kvt_model_load(&row->model, model, &why);
+    if (row->status != KVT_OK && row->status != KVT_ECONFIG)
+        return kvt_server_refuse(row, "%.150s", why.text);
+    if (row->status != KVT_OK)
         return kvt_server_refuse(row, "the model \"%.80s\" is not one of configs/models", model);
     double memory = 0;
     const char *text = kvt_server_field(row, "gpu_mem_gb_nominal");
@@ -289,7 +292,8 @@ static bool read_shape(struct kvt_server_row *row)
     if (text[0] != '\0' &&
         (kvt_double_parse(text, &memory, NULL) != KVT_OK || memory <= 0 || memory > 1e5))
         return kvt_server_refuse(row, "gpu_mem_gb_nominal is \"%.40s\", want gigabytes", text);
-    if (kvt_gpu_known(&row->gpu, kvt_server_field(row, "gpu"), memory * 1e9, &why) != KVT_OK)
+    row->status = kvt_gpu_known(&row->gpu, kvt_server_field(row, "gpu"), memory * 1e9, &why);
+    if (row->status != KVT_OK)
         return kvt_server_refuse(row, "%.150s", why.text);
     if (row->gpu.memory_visible <= 0)
         return kvt_server_refuse(row, "the GPU \"%.80s\" is not known and no memory size is given",

@@ -23,8 +23,9 @@ struct kvt_server_row {
     int32_t minor;    /* of vLLM's 0.minor; of a version that is only a date, by its month */
     int32_t replicas; /* whole servers side by side, behind one address */
     enum kvt_moe_a2a moe_a2a;
-    bool all_linears; /* a 4-bit recipe (AWQ, GPTQ) that takes every linear */
-    char reason[160]; /* why it is not supported */
+    bool all_linears;       /* a 4-bit recipe (AWQ, GPTQ) that takes every linear */
+    char reason[160];       /* why it is not supported */
+    enum kvt_status status; /* of its files; but for KVT_ECONFIG, the reason ends the command */
 };
 
 /* Read the inputs of row `index`; table and index are set, all else zero. */

@@ -174,8 +174,10 @@ static void check_most(const struct trial *trial, int32_t percent)
 static void try_folder(reader *read, const char *folder, const char *suffix, int32_t percent)
 {
     char *files[100];
-    int32_t count = kvt_folder_files(folder, suffix, files, 100);
+    int32_t count;
+    struct kvt_err err = {0};
     struct trial trial = {.read = read};
+    CHECK_OK(kvt_folder_files(folder, suffix, files, 100, &count, &err), err);
     CHECK(count > 0);
     for (int32_t i = 0; i < count; i++) {
         try_file(&trial, files[i], false);

@@ -14,6 +14,7 @@
 #include <zlib.h>
 
 #include "sim/base/assert.h"
+#include "sim/base/spelling.h"
 
 enum kvt_status kvt_text_read(const char *path, size_t limit, struct kvt_text *text,
                               struct kvt_err *err)
@@ -24,9 +25,11 @@ enum kvt_status kvt_text_read(const char *path, size_t limit, struct kvt_text *t
         return kvt_err_at(err, KVT_EIO, where, "cannot open: %s", strerror(errno));
     if (S_ISDIR(info.st_mode))
         return kvt_err_at(err, KVT_EIO, where, "want a file, got a folder");
+    errno = ENOMEM;                   /* what gzopen lacks where it sets no errno */
     gzFile file = gzopen(path, "rb"); /* reads plain files as they are */
     if (file == NULL)
-        return kvt_err_at(err, KVT_EIO, where, "cannot open: %s", strerror(errno));
+        return kvt_err_at(err, errno == ENOMEM ? KVT_ENOMEM : KVT_EIO, where, "cannot open: %s",
+                          strerror(errno));
     size_t room = (size_t)info.st_size + 1, used = 0;
     if (room < 4096)
         room = 4096;
@@ -39,7 +42,9 @@ enum kvt_status kvt_text_read(const char *path, size_t limit, struct kvt_text *t
         int got = gzread(file, bytes + used, want);
         if (got < 0) {
             int code;
-            status = kvt_err_at(err, KVT_EIO, where, "cannot read: %s", gzerror(file, &code));
+            const char *why = gzerror(file, &code);
+            status = kvt_err_at(err, code == Z_MEM_ERROR ? KVT_ENOMEM : KVT_EIO, where,
+                                "cannot read: %s", why);
             break;
         }
         used += (size_t)got;
@@ -352,30 +357,6 @@ char *kvt_path_folder(const char *path)
     return folder;
 }
 
-static int by_text(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-int32_t kvt_folder_files(const char *folder, const char *suffix, char *files[], int32_t most)
-{
-    DIR *open = opendir(folder);
-    int32_t count = 0;
-    if (open == NULL)
-        return -1;
-    for (struct dirent *entry = readdir(open); entry != NULL && count < most;
-         entry = readdir(open)) {
-        size_t length = strlen(entry->d_name), tail = strlen(suffix);
-        if (length <= tail || strcmp(entry->d_name + length - tail, suffix) != 0)
-            continue;
-        files[count] = kvt_path_join(folder, entry->d_name);
-        count += files[count] != NULL;
-    }
-    closedir(open);
-    qsort(files, (size_t)count, sizeof *files, by_text);
-    return count;
-}
-
 bool kvt_file_is_same(const char *a, const char *b)
 {
     struct stat one, two;
@@ -435,4 +416,44 @@ const char *kvt_data_folder(void)
     }
     snprintf(folder, sizeof folder, "%s", KVT_DATADIR);
     return folder;
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+enum kvt_status kvt_folder_files(const char *folder, const char *suffix, char *files[],
+                                 int32_t most, int32_t *count, struct kvt_err *err)
+{
+    bool whole = true;
+    *count = 0;
+    DIR *open = opendir(folder);
+    if (open == NULL)
+        return kvt_err_set(err, errno == ENOMEM ? KVT_ENOMEM : KVT_EIO,
+                           "cannot open the folder %s: %s", folder, strerror(errno));
+    for (struct dirent *entry = readdir(open); entry != NULL && whole && *count < most;
+         entry = readdir(open)) {
+        if (!kvt_text_ends(entry->d_name, suffix) || entry->d_name[0] == '.')
+            continue;
+        files[*count] = kvt_path_join(folder, entry->d_name);
+        whole = files[*count] != NULL;
+        *count += whole;
+    }
+    closedir(open);
+    if (whole) {
+        qsort(files, (size_t)*count, sizeof *files, by_text);
+        return KVT_OK;
+    }
+    while (*count > 0)
+        free(files[--*count]);
+    return kvt_err_set(err, KVT_ENOMEM, "no memory for the files of %s", folder);
+}
+
+enum kvt_status kvt_shipped_files(const char *kind, char *files[], int32_t most, int32_t *count,
+                                  struct kvt_err *err)
+{
+    char folder[PATH_MAX + 64];
+    snprintf(folder, sizeof folder, "%s/configs/%s", kvt_data_folder(), kind);
+    return kvt_folder_files(folder, ".yaml", files, most, count, err);
 }

@@ -80,12 +80,18 @@ char *kvt_path_join(const char *folder, const char *path);
 /* The folder of path ("" for a bare name); malloc'ed. */
 char *kvt_path_folder(const char *path);
 
-/* Paths of the files in folder whose names end in suffix, sorted, into files[0..]; malloc'ed each.
- * Returns how many, at most `most`, or -1 when the folder cannot be read. */
-int32_t kvt_folder_files(const char *folder, const char *suffix, char *files[], int32_t most);
-
 /* Where kvtwin's own configs/ lie: $KVTWIN_DATA, else beside the program, else the installed
  * place. Borrowed, constant. */
 const char *kvt_data_folder(void);
+
+/* Paths of the files in folder whose names end in suffix, no hidden ones, sorted, into
+ * files[0..*count-1], at most `most`; malloc'ed each. KVT_EIO where it cannot be read, KVT_ENOMEM;
+ * then *count is 0. */
+enum kvt_status kvt_folder_files(const char *folder, const char *suffix, char *files[],
+                                 int32_t most, int32_t *count, struct kvt_err *err);
+
+/* The same of the .yaml files in configs/KIND of the data folder. */
+enum kvt_status kvt_shipped_files(const char *kind, char *files[], int32_t most, int32_t *count,
+                                  struct kvt_err *err);
 
 #endif

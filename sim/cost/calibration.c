@@ -6,6 +6,7 @@
 
 #include "sim/base/assert.h"
 #include "sim/base/file.h"
+#include "sim/base/spelling.h"
 #include "sim/cost/calibration_file.h"
 #include "sim/cost/calibration_kept.h"
 #include "sim/cost/guess.h"
@@ -90,16 +91,14 @@ static enum kvt_status calibration_guess(struct kvt_calibration *calibration,
     return KVT_OK;
 }
 
-/* configs/calibrations/NAME.yaml in the data folder; malloc'ed. */
-static char *shipped_path(const char *name, size_t name_bytes, const char *stack)
+enum { PATH_BYTES = 4096 + 256 }; /* what is cut is the path of no file */
+
+/* configs/calibrations/NAME.yaml in the data folder. */
+static const char *shipped_path(const char *name, size_t name_bytes, const char *stack,
+                                char path[PATH_BYTES])
 {
-    const char *folder = kvt_data_folder();
-    static const char part[] = "configs/calibrations";
-    size_t bytes = strlen(folder) + sizeof part + name_bytes + strlen(stack) + 16;
-    char *path = malloc(bytes);
-    if (path != NULL)
-        snprintf(path, bytes, "%s/%s/%.*s%s%s.yaml", folder, part, (int)name_bytes, name,
-                 stack[0] != '\0' ? "-" : "", stack);
+    snprintf(path, PATH_BYTES, "%s/configs/calibrations/%.*s%s%s.yaml", kvt_data_folder(),
+             (int)name_bytes, name, stack[0] != '\0' ? "-" : "", stack);
     return path;
 }
 
@@ -113,36 +112,27 @@ static size_t board_bytes(const char *name)
 
 bool kvt_calibration_is_shipped(const struct kvt_gpu *gpu, const char *stack)
 {
-    char *path = shipped_path(gpu->name, board_bytes(gpu->name), stack);
-    bool found = path != NULL && access(path, F_OK) == 0;
-    free(path);
-    return found;
+    char path[PATH_BYTES];
+    return access(shipped_path(gpu->name, board_bytes(gpu->name), stack, path), F_OK) == 0;
 }
 
 enum kvt_status kvt_calibration_load(struct kvt_calibration *calibration, const char *name_or_path,
                                      const struct kvt_gpu *gpu, const char *stack, FILE *talk,
                                      struct kvt_err *err)
 {
-    char *path = NULL;
+    char shipped[PATH_BYTES];
+    const char *path = name_or_path;
     struct kvt_text text;
     if (gpu->bandwidth <= 0.0)
         return kvt_err_set(
             err, KVT_ECONFIG,
             "GPU \"%s\" is known by its memory only: it has no rates to simulate with", gpu->name);
-    if (name_or_path == NULL) {
-        path = shipped_path(gpu->name, board_bytes(gpu->name), stack);
-    } else {
-        size_t bytes = strlen(name_or_path);
-        bool is_path = strchr(name_or_path, '/') != NULL ||
-                       (bytes > 5 && strcmp(name_or_path + bytes - 5, ".yaml") == 0);
-        path = is_path ? kvt_path_join("", name_or_path) : shipped_path(name_or_path, bytes, "");
-    }
-    if (path == NULL)
-        return kvt_err_set(err, KVT_ENOMEM, "no memory for a path");
-    if (name_or_path == NULL && access(path, F_OK) != 0) {
-        free(path);
+    if (name_or_path == NULL)
+        path = shipped_path(gpu->name, board_bytes(gpu->name), stack, shipped);
+    else if (strchr(name_or_path, '/') == NULL && !kvt_text_ends(name_or_path, ".yaml"))
+        path = shipped_path(name_or_path, strlen(name_or_path), "", shipped);
+    if (name_or_path == NULL && access(path, F_OK) != 0)
         return calibration_guess(calibration, gpu, stack, talk, err);
-    }
     enum kvt_status status = kvt_text_read(path, CALIBRATION_BYTES_MAX, &text, err);
     if (status == KVT_OK) {
         if (!kvt_calibration_from_kept(calibration, text.bytes, text.count, gpu, talk)) {
@@ -153,7 +143,6 @@ enum kvt_status kvt_calibration_load(struct kvt_calibration *calibration, const 
         }
         kvt_text_free(&text);
     }
-    free(path);
     return status;
 }
 

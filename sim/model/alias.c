@@ -183,12 +183,10 @@ static bool load_called(struct kvt_model *model, const char *name)
 static enum kvt_status load_named(struct kvt_model *model, const char *name, struct kvt_err *err)
 {
     struct search *search = calloc(1, sizeof *search);
-    char *files[FILES_MAX], *folder = kvt_path_join(kvt_data_folder(), "configs/models");
-    int32_t dtype = -1;
-    int32_t count = folder == NULL ? 0 : kvt_folder_files(folder, ".yaml", files, FILES_MAX);
-    count = count < 0 ? 0 : count;
-    enum kvt_status status = KVT_OK;
-    if (search == NULL || folder == NULL)
+    char *files[FILES_MAX];
+    int32_t dtype = -1, count = 0;
+    enum kvt_status status = kvt_shipped_files("models", files, FILES_MAX, &count, err);
+    if (status == KVT_OK && search == NULL)
         status = kvt_err_set(err, KVT_ENOMEM, "no memory for the list of models");
     if (status == KVT_OK) {
         kvt_name_fold(name, search->folded, sizeof search->folded);
@@ -208,7 +206,6 @@ static enum kvt_status load_named(struct kvt_model *model, const char *name, str
     }
     for (int32_t i = 0; i < count; i++)
         free(files[i]);
-    free(folder);
     free(search);
     return status;
 }

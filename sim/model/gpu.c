@@ -220,10 +220,8 @@ static enum kvt_status find(struct kvt_gpu *gpu, const char *name, double nomina
 {
     char folded[128], names[FILES_MAX][64], *files[FILES_MAX];
     const char *list[FILES_MAX] = {0};
-    char *folder = kvt_path_join(kvt_data_folder(), "configs/gpus");
-    int32_t count = folder == NULL ? 0 : kvt_folder_files(folder, ".yaml", files, FILES_MAX);
-    count = count < 0 ? 0 : count;
-    enum kvt_status status = KVT_OK;
+    int32_t count = 0;
+    enum kvt_status status = kvt_shipped_files("gpus", files, FILES_MAX, &count, err);
     bool exact = false;
     *found = false;
     fold(name, folded, sizeof folded);
@@ -248,7 +246,6 @@ static enum kvt_status find(struct kvt_gpu *gpu, const char *name, double nomina
         kvt_nearest_hint(folded, list, (size_t)count, hint);
     for (int32_t i = 0; i < count; i++)
         free(files[i]);
-    free(folder);
     return status;
 }
 

@@ -65,9 +65,10 @@ static int replay_corpus(const struct target *target, int *replayed)
     char folder[64], *files[FILES_MAX];
     int failed = 0;
     snprintf(folder, sizeof folder, "tests/fuzz/corpus/%s", target->name);
-    int32_t count = kvt_folder_files(folder, "", files, FILES_MAX);
-    if (count <= 0) {
-        fprintf(stderr, "%s: no corpus\n", folder);
+    int32_t count;
+    struct kvt_err err = {0};
+    if (kvt_folder_files(folder, "", files, FILES_MAX, &count, &err) != KVT_OK || count == 0) {
+        fprintf(stderr, "%s: no corpus %s\n", folder, err.text);
         return 1;
     }
     for (int32_t i = 0; i < count; i++) {
