@@ -62,11 +62,6 @@ static void name_guard(const struct kvt_config *config, struct kvt_inject_row *r
         snprintf(row->guard, KVT_INJECT_NAME_BYTES, "none");
 }
 
-static void tell_progress(void *context, double fraction, int64_t done)
-{
-    kvt_progress_tell(context, fraction, done, "trials");
-}
-
 /* ---- running ------------------------------------------------------------------------------ */
 
 static enum kvt_status run_plan(const struct kvt_config *config, struct kvt_inject_row *row,
@@ -265,8 +260,7 @@ static enum kvt_status read_options(const struct kvt_cli *cli, struct kvt_inject
                                          .branch = kvt_cli_get(cli, "no-branch") == NULL,
                                          .count_only = counted,
                                          .stop = &kvt_cli_interrupted,
-                                         .progress = tell_progress,
-                                         .progress_context = &report->progress,
+                                         .tell = {kvt_progress_tell, &report->progress},
                                          .talk = cli->verbosity >= 0 ? stderr : NULL};
     return KVT_OK;
 }
@@ -292,7 +286,7 @@ static enum kvt_status run_all(const struct kvt_cli *cli, struct kvt_inject_repo
         /* With rates, a word about estimators asks for escapes per request. */
         report->estimates = report->named && (report->estimator != KVT_ESTIMATE_COUNTED ||
                                               config.faults.rates.count > 0);
-        kvt_progress_begin(&report->progress, "injecting", kvt_cli_shows_progress(cli));
+        kvt_progress_begin(&report->progress, "injecting", "trials", kvt_cli_shows_progress(cli));
         status = run_file(cli, cli->operands[i], &config, how, report, err);
         kvt_progress_end(&report->progress);
         kvt_config_release(&config);

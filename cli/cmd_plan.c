@@ -11,11 +11,6 @@ static const struct kvt_cli_option options[] = {
     {NULL, NULL, NULL},
 };
 
-static void tell_progress(void *context, double fraction, int64_t done)
-{
-    kvt_progress_tell(context, fraction, done, "candidates");
-}
-
 static enum kvt_status report(const struct kvt_cli *cli, const struct kvt_search *search,
                               struct kvt_err *err)
 {
@@ -43,14 +38,12 @@ static enum kvt_status run(const struct kvt_cli *cli, struct kvt_err *err)
     if (done)
         return KVT_OK;
     kvt_cli_say_rates(cli, &config);
-    const struct kvt_search_options how = {.threads = threads,
-                                           .stop = &kvt_cli_interrupted,
-                                           .progress = tell_progress,
-                                           .progress_context = &progress};
+    const struct kvt_search_options how = {
+        .threads = threads, .stop = &kvt_cli_interrupted, .tell = {kvt_progress_tell, &progress}};
     enum kvt_status status =
         kvt_points_init(&points, &config, cli->operands[0], cli->sets, cli->set_count, err);
     if (status == KVT_OK) {
-        kvt_progress_begin(&progress, "searching", kvt_cli_shows_progress(cli));
+        kvt_progress_begin(&progress, "searching", "candidates", kvt_cli_shows_progress(cli));
         status = kvt_search_run(&search, &points, &how, err);
         kvt_progress_end(&progress);
         if (status == KVT_OK)

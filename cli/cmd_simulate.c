@@ -30,11 +30,6 @@ struct outputs {
     struct kvt_progress progress;
 };
 
-static void tell_progress(void *context, double fraction, int64_t done)
-{
-    kvt_progress_tell(context, fraction, done, "requests");
-}
-
 static enum kvt_status explain(const struct kvt_cli *cli, const struct kvt_config *config,
                                struct kvt_err *err)
 {
@@ -75,11 +70,6 @@ static enum kvt_status explain(const struct kvt_cli *cli, const struct kvt_confi
     return KVT_OK;
 }
 
-static void tell_resamples(void *context, double fraction, int64_t done)
-{
-    kvt_progress_tell(context, fraction, done, "resamples");
-}
-
 /* Intervals for the metrics of a run that went to its end; none when count is 0. */
 static enum kvt_status resample(const struct kvt_cli *cli, struct outputs *outputs,
                                 const struct kvt_simulation *base, struct kvt_summary *summary,
@@ -90,8 +80,7 @@ static enum kvt_status resample(const struct kvt_cli *cli, struct outputs *outpu
                                        .seed = base->config->run.seed,
                                        .exact = cli->exact_steps,
                                        .stop = &kvt_cli_interrupted,
-                                       .progress = tell_resamples,
-                                       .progress_context = &outputs->progress};
+                                       .tell = {kvt_progress_tell, &outputs->progress}};
     if (how.count == 0)
         return KVT_OK;
     if (how.count < KVT_RESAMPLES_FEW)
@@ -100,7 +89,7 @@ static enum kvt_status resample(const struct kvt_cli *cli, struct outputs *outpu
             "kvtwin: note: of fewer than %d resamples low and high are the smallest and the "
             "largest",
             KVT_RESAMPLES_FEW);
-    kvt_progress_begin(&outputs->progress, "resampling", kvt_cli_shows_progress(cli));
+    kvt_progress_begin(&outputs->progress, "resampling", "resamples", kvt_cli_shows_progress(cli));
     enum kvt_status status = kvt_resample(&resamples, base, summary, &how, err);
     kvt_progress_end(&outputs->progress);
     if (status == KVT_OK)
@@ -154,8 +143,7 @@ static enum kvt_status simulate(const struct kvt_cli *cli, const struct kvt_conf
                                        .planned = true,
                                        .talk = cli->verbosity >= 0 ? stderr : NULL,
                                        .stop = &kvt_cli_interrupted,
-                                       .progress = tell_progress,
-                                       .progress_context = &outputs->progress};
+                                       .tell = {kvt_progress_tell, &outputs->progress}};
     int64_t resamples;
     KVT_TRY(kvt_cli_get_int(cli, "resamples", 0, KVT_RESAMPLES_MAX, 0, &resamples, err));
     outputs->resamples = (int32_t)resamples;
@@ -167,7 +155,7 @@ static enum kvt_status simulate(const struct kvt_cli *cli, const struct kvt_conf
         kvt_simulation_release(&simulation);
         return opened;
     }
-    kvt_progress_begin(&outputs->progress, "simulating", kvt_cli_shows_progress(cli));
+    kvt_progress_begin(&outputs->progress, "simulating", "requests", kvt_cli_shows_progress(cli));
     enum kvt_status ran = kvt_simulation_run(&simulation, &how, err);
     kvt_progress_end(&outputs->progress);
     struct kvt_result result;

@@ -22,11 +22,6 @@ static const struct kvt_cli_option options[] = {
     {NULL, NULL, NULL},
 };
 
-static void tell_progress(void *context, double fraction, int64_t done)
-{
-    kvt_progress_tell(context, fraction, done, "points");
-}
-
 /* ---- printing ----------------------------------------------------------------------------- */
 
 static void print_json(const struct kvt_sweep *sweep)
@@ -170,12 +165,12 @@ static enum kvt_status sweep_config(const struct kvt_cli *cli, const struct kvt_
                                           .threads = threads,
                                           .resamples = (int32_t)resamples,
                                           .stop = &kvt_cli_interrupted,
-                                          .progress = tell_progress,
-                                          .progress_context = &progress};
+                                          .tell = {kvt_progress_tell, &progress}};
     enum kvt_status status =
         kvt_points_init(&points, config, cli->operands[0], cli->sets, cli->set_count, err);
     if (status == KVT_OK) {
-        kvt_progress_begin(&progress, "sweeping", ranks->rank == 0 && kvt_cli_shows_progress(cli));
+        kvt_progress_begin(&progress, "sweeping", "points",
+                           ranks->rank == 0 && kvt_cli_shows_progress(cli));
         status = kvt_sweep_run(&sweep, &points, ranks, &how, err);
         kvt_progress_end(&progress);
         if (ranks->rank == 0 && sweep.resumed > 0)

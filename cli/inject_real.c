@@ -61,8 +61,7 @@ enum kvt_status kvt_inject_real_run(struct kvt_inject_real *real, struct kvt_con
                                          .threads = how->threads,
                                          .skip = -1,
                                          .stop = how->stop,
-                                         .progress = how->progress,
-                                         .progress_context = how->progress_context};
+                                         .tell = how->tell};
     for (int32_t v = 0; v < KVT_STRIKE_COUNT; v++) {
         const char *why = kvt_fault_trial_why_not(config, (enum kvt_fault_variant)v);
         if (why == NULL || !(config->faults.kinds >> kvt_fault_variants[v].kind & 1))

@@ -222,9 +222,7 @@ static void run_trials(struct work *work, int32_t threads)
                 work->err = world->err;
                 work->failed = true;
             }
-            if (want->progress != NULL)
-                want->progress(want->progress_context, (double)work->done / (double)count,
-                               work->done);
+            kvt_tell(&want->tell, (double)work->done / (double)count, work->done);
         }
     }
 }

@@ -22,6 +22,7 @@
 
 #include "runtime/strike.h"
 #include "sim/base/stop.h"
+#include "sim/base/tell.h"
 #include "sim/config/config.h"
 
 struct kvt_fault_trial {
@@ -37,8 +38,7 @@ struct kvt_fault_trials_want {
     int32_t threads;             /* each with engines of its own; 0: as OpenMP has. cuda: 1 */
     int32_t skip;                /* a planted bug (strike.h); -1: none */
     const struct kvt_stop *stop; /* NULL: never */
-    void (*progress)(void *context, double fraction, int64_t done); /* NULL: none */
-    void *progress_context;
+    struct kvt_tell tell;
 };
 
 struct kvt_fault_trials {

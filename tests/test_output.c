@@ -537,17 +537,17 @@ static const char *told(struct kvt_progress *progress, void (*call)(struct kvt_p
 
 static void tell_half(struct kvt_progress *progress)
 {
-    kvt_progress_tell(progress, 0.5, 4711, "requests");
+    kvt_progress_tell(progress, 0.5, 4711);
 }
 
 static void a_progress_bar_draws_now_and_then_and_is_erased(void)
 {
     struct kvt_progress progress;
-    kvt_progress_begin(&progress, "simulating", false);
+    kvt_progress_begin(&progress, "simulating", "requests", false);
     progress.next_ns = 0;
     CHECK_TEXT(told(&progress, tell_half), "", "not shown");
     CHECK_TEXT(told(&progress, kvt_progress_end), "", "nothing to erase");
-    kvt_progress_begin(&progress, "simulating", true);
+    kvt_progress_begin(&progress, "simulating", "requests", true);
     CHECK_TEXT(told(&progress, tell_half), "", "too early");
     progress.next_ns = 0; /* as if half a second had passed */
     CHECK_HOLDS(told(&progress, tell_half),

@@ -336,7 +336,7 @@ static void a_stop_and_one_more_value(void)
                                        .extra_name = "pages",
                                        .extra = pages_of,
                                        .stop = &stop,
-                                       .progress = tell};
+                                       .tell = {.listener = tell}};
     CHECK_OK(kvt_resample(&a.resamples, &a.run.simulation, &a.run.summary, &how, &err), err);
     CHECK_I64(told, 7, "progress");
     CHECK_CLOSE(last_fraction, 1, 1e-12, "");

@@ -217,8 +217,7 @@ static void sweep_until(int64_t after, int32_t threads, struct kvt_err *why)
     CHECK_FAILS(sweep((struct kvt_sweep_options){.threads = threads,
                                                  .output = w.output,
                                                  .stop = &stopper.stop,
-                                                 .progress = stop_after,
-                                                 .progress_context = &stopper},
+                                                 .tell = {stop_after, &stopper}},
                       why),
                 *why, KVT_EINTR);
 }

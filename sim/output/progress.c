@@ -15,18 +15,17 @@ static int64_t now_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-void kvt_progress_begin(struct kvt_progress *progress, const char *what, bool shown)
+void kvt_progress_begin(struct kvt_progress *progress, const char *what, const char *unit,
+                        bool shown)
 {
-    *progress = (struct kvt_progress){.shown = shown};
-    snprintf(progress->what, sizeof progress->what, "%s", what);
+    *progress = (struct kvt_progress){.shown = shown, .what = what, .unit = unit};
     if (!shown)
         return;
     progress->start_ns = now_ns();
     progress->next_ns = progress->start_ns + FIRST_NS;
 }
 
-static void draw(struct kvt_progress *progress, double fraction, int64_t done, const char *unit,
-                 double passed_s)
+static void draw(struct kvt_progress *progress, double fraction, int64_t done, double passed_s)
 {
     char bar[BAR + 1];
     int full = (int)(fraction * BAR);
@@ -36,14 +35,14 @@ static void draw(struct kvt_progress *progress, double fraction, int64_t done, c
     double left_s = fraction > 0 ? passed_s / fraction - passed_s : 0;
     /* \r and "erase to the end of the line": one line, drawn over itself. */
     fprintf(stderr, "\r%s [%s] %3.0f %%  %" PRId64 " %s  %.0f s left\033[K", progress->what, bar,
-            fraction * 100, done, unit, left_s);
+            fraction * 100, done, progress->unit, left_s);
     fflush(stderr);
     progress->drawn = true;
 }
 
-void kvt_progress_tell(struct kvt_progress *progress, double fraction, int64_t done,
-                       const char *unit)
+void kvt_progress_tell(void *context, double fraction, int64_t done)
 {
+    struct kvt_progress *progress = context;
     if (!progress->shown)
         return;
     int64_t now = now_ns();
@@ -51,7 +50,7 @@ void kvt_progress_tell(struct kvt_progress *progress, double fraction, int64_t d
         return;
     progress->next_ns = now + INTERVAL_NS;
     fraction = fraction < 0 ? 0 : fraction > 1 ? 1 : fraction;
-    draw(progress, fraction, done, unit, (double)(now - progress->start_ns) * 1e-9);
+    draw(progress, fraction, done, (double)(now - progress->start_ns) * 1e-9);
 }
 
 void kvt_progress_end(struct kvt_progress *progress)

@@ -154,9 +154,8 @@ static void run_parts(struct work *work, int32_t threads)
                 work->failed =
                     store->finished(store->context, i, &work->parts[i], work->err) != KVT_OK;
             work->done++;
-            if (options->progress != NULL)
-                options->progress(options->progress_context,
-                                  (double)work->done / (double)work->part_count, work->done * PART);
+            kvt_tell(&options->tell, (double)work->done / (double)work->part_count,
+                     work->done * PART);
         }
     }
 }

@@ -19,6 +19,7 @@
 #define KVT_PLAN_CAMPAIGN_H
 
 #include "sim/base/stop.h"
+#include "sim/base/tell.h"
 #include "sim/config/config.h"
 #include "sim/fault/faults.h"
 
@@ -75,8 +76,7 @@ struct kvt_campaign_options {
     bool count_only;                    /* no forced aliases */
     const struct kvt_part_store *store; /* NULL: none */
     const struct kvt_stop *stop;        /* NULL: never */
-    void (*progress)(void *context, double fraction, int64_t done); /* NULL: none */
-    void *progress_context;
+    struct kvt_tell tell;
     FILE *talk;
 };
 

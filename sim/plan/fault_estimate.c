@@ -103,13 +103,10 @@ static void run_part(struct job *job, int64_t number)
     free(strikes);
 #pragma omp critical(estimate)
     {
-        const struct kvt_campaign_options *options = job->options;
         job->done += RUNS_OF_A_PART;
         if (err.status != KVT_OK && job->err.status == KVT_OK)
             job->err = err;
-        if (options->progress != NULL)
-            options->progress(options->progress_context, (double)job->done / (double)job->runs,
-                              job->done);
+        kvt_tell(&job->options->tell, (double)job->done / (double)job->runs, job->done);
     }
 }
 

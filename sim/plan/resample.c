@@ -83,9 +83,7 @@ static void report(struct crew *crew, int32_t resample, enum kvt_status status,
         crew->status = status;
         crew->err = *why;
     }
-    if (options->progress != NULL)
-        options->progress(options->progress_context, (double)crew->done / options->count,
-                          crew->done);
+    kvt_tell(&options->tell, (double)crew->done / options->count, crew->done);
 }
 
 /* Each resample writes its own column of values: the order in which they run shows nowhere. */

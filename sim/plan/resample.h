@@ -27,6 +27,7 @@
 #ifndef KVT_PLAN_RESAMPLE_H
 #define KVT_PLAN_RESAMPLE_H
 
+#include "sim/base/tell.h"
 #include "sim/fault/proportion.h"
 #include "sim/output/summary.h"
 #include "sim/plan/simulate.h"
@@ -41,9 +42,8 @@ struct kvt_resample_options {
     /* One more value of each run, under this name, which no metric has; NULL: none. */
     const char *extra_name;
     double (*extra)(const struct kvt_simulation *run);
-    const struct kvt_stop *stop;                                    /* NULL: never */
-    void (*progress)(void *context, double fraction, int64_t done); /* by one thread at a time */
-    void *progress_context;
+    const struct kvt_stop *stop; /* NULL: never */
+    struct kvt_tell tell;
 };
 
 struct kvt_resamples {

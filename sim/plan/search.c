@@ -32,10 +32,8 @@ static void note(struct job *job, const struct kvt_err *why)
             job->err = *why;
         }
         job->done++;
-        if (job->options->progress != NULL)
-            job->options->progress(job->options->progress_context,
-                                   (double)job->done / (2.0 * (double)job->search->count),
-                                   job->done / 2);
+        kvt_tell(&job->options->tell, (double)job->done / (2.0 * (double)job->search->count),
+                 job->done / 2);
     }
 }
 

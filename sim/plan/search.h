@@ -25,6 +25,7 @@
 #ifndef KVT_PLAN_SEARCH_H
 #define KVT_PLAN_SEARCH_H
 
+#include "sim/base/tell.h"
 #include "sim/plan/bounds.h"
 #include "sim/plan/point.h"
 
@@ -54,11 +55,10 @@ struct kvt_candidate {
 };
 
 struct kvt_search_options {
-    int32_t threads;                                                /* 0: as OpenMP has */
-    bool exhaustive;                                                /* prune nothing; for tests */
-    const struct kvt_stop *stop;                                    /* NULL: never */
-    void (*progress)(void *context, double fraction, int64_t done); /* by one thread at a time */
-    void *progress_context;
+    int32_t threads;             /* 0: as OpenMP has */
+    bool exhaustive;             /* prune nothing; for tests */
+    const struct kvt_stop *stop; /* NULL: never */
+    struct kvt_tell tell;
 };
 
 /* What the winner would be with one more replica of a role. */

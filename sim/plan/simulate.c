@@ -327,8 +327,7 @@ enum kvt_status kvt_simulation_run(struct kvt_simulation *simulation,
         kvt_assert_context(where);
         more = kvt_des_step(des, events);
         simulation->interrupted = kvt_stop_asked(options->stop);
-        if (options->progress != NULL)
-            options->progress(options->progress_context, fraction_done(des), des->next_arrival);
+        kvt_tell(&options->tell, fraction_done(des), des->next_arrival);
     }
     enum kvt_status status = kvt_des_finish(des, simulation->interrupted, err);
     kvt_assert_context("");

@@ -13,6 +13,7 @@
 #define KVT_PLAN_SIMULATE_H
 
 #include "sim/base/stop.h"
+#include "sim/base/tell.h"
 #include "sim/output/result.h"
 #include "sim/plan/fleet.h"
 #include "sim/trace/trace.h"
@@ -29,9 +30,8 @@ struct kvt_simulate_options {
     const struct kvt_des_tap *tap; /* runs the steps, or hears of them (engine.h); or NULL */
     void (*sink)(void *context, const struct kvt_decision *decision); /* NULL: no log */
     void *context;
-    const struct kvt_stop *stop;                                    /* NULL: never */
-    void (*progress)(void *context, double fraction, int64_t done); /* NULL: none */
-    void *progress_context;
+    const struct kvt_stop *stop; /* NULL: never */
+    struct kvt_tell tell;
 };
 
 struct kvt_simulation {

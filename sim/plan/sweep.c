@@ -132,9 +132,8 @@ static struct batch hand_out(struct job *job, int64_t most)
 static void tell_progress(const struct job *job)
 {
     const struct kvt_sweep *sweep = job->sweep;
-    if (job->options->progress != NULL)
-        job->options->progress(job->options->progress_context,
-                               (double)sweep->done_count / (double)sweep->count, sweep->done_count);
+    kvt_tell(&job->options->tell, (double)sweep->done_count / (double)sweep->count,
+             sweep->done_count);
 }
 
 /* ---- rank 0: what other ranks ask --------------------------------------------------------- */

@@ -14,6 +14,7 @@
 #ifndef KVT_PLAN_SWEEP_H
 #define KVT_PLAN_SWEEP_H
 
+#include "sim/base/tell.h"
 #include "sim/plan/point.h"
 #include "sim/plan/ranks.h"
 
@@ -23,9 +24,8 @@ struct kvt_sweep_options {
     const char *output; /* the file that will be written; NULL: no journal, nothing to resume */
     int32_t threads;    /* of this rank; 0: as OpenMP has */
     int32_t resamples;
-    const struct kvt_stop *stop;                                    /* NULL: never */
-    void (*progress)(void *context, double fraction, int64_t done); /* by one thread at a time */
-    void *progress_context;
+    const struct kvt_stop *stop; /* NULL: never */
+    struct kvt_tell tell;
 };
 
 /* Rows by point; rank 0 alone has them. */
