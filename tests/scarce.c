@@ -7,6 +7,9 @@
 #include <stdio.h>
 #include <sys/mman.h>
 
+#include "sim/base/arena.h"
+#include "tests/check.h"
+
 #define PLACES (1 << 16) /* of addresses; a power of two, never full */
 
 static atomic_bool watching;
@@ -174,4 +177,48 @@ void __wrap_free(void *block)
 {
     forget(block);
     __real_free(block);
+}
+
+struct attempt {
+    scarce_call *call;
+    const void *context;
+    const char *name;
+    uint64_t digest; /* of the call when nothing fails */
+};
+
+static void try_call(const struct attempt *a, long number)
+{
+    char note[400];
+    uint64_t digest = 0;
+    struct kvt_err err = {0};
+    enum kvt_status status = a->call(a->context, &digest, &err);
+    snprintf(note, sizeof note, "%s, number %ld: %.200s", a->name, number, err.text);
+    CHECK_NOTE(status == KVT_OK || status == KVT_ENOMEM, note);
+    CHECK_NOTE(status == KVT_OK ? digest == a->digest : err.count > 0, note);
+}
+
+void scarce_each(scarce_call *call, const void *context, long stride, const char *name)
+{
+    struct attempt a = {.call = call, .context = context, .name = name};
+    struct kvt_err err = {0};
+    CHECK_OK(call(context, &a.digest, &err), err); /* what is kept for good is taken here */
+    bool fired = true;
+    for (long n = 1; fired; n += stride) {
+        struct scarce_left left;
+        bool warm = false;
+        do { /* what an arena keeps for the next one is not lost, and not taken a second time */
+            scarce_begin(n);
+            try_call(&a, n);
+            fired = scarce_end(&left) >= n;
+            CHECK_I64(left.blocks, 0, name);
+            warm = !warm && left.mapped_bytes > 0;
+        } while (warm);
+        CHECK_I64(left.mapped_bytes, 0, name);
+    }
+    fired = true;
+    for (long n = 1; fired; n += stride) {
+        kvt_arena_fail_at(n);
+        try_call(&a, n);
+        fired = kvt_arena_fail_at(0) == 0;
+    }
 }

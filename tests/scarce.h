@@ -8,16 +8,19 @@
  * each block that was taken is known by its address until it is given back: what is left was lost.
  * Threads may allocate at the same time; which of them is the Nth is then chance.
  *
- *     for (long n = 1, calls = n; n <= calls; n++) {
+ *     bool fired = true;
+ *     for (long n = 1; fired; n++) {
  *         scarce_begin(n);
  *         ... run and release everything ...
- *         calls = scarce_end(&left);
+ *         fired = scarce_end(&left) >= n;
  *     }
  */
 #ifndef KVT_TESTS_SCARCE_H
 #define KVT_TESTS_SCARCE_H
 
 #include <stdint.h>
+
+#include "sim/base/status.h"
 
 /* The allocation of that number fails, counted from 1; 0: none. Not nested. */
 void scarce_begin(long number);
@@ -29,5 +32,13 @@ struct scarce_left {
 /* Nothing fails any more. How many allocations there were; *left: what was taken since and has not
  * been given back. */
 long scarce_end(struct scarce_left *left);
+
+/* Reads or prints something whole and releases it; *digest tells what came out. */
+typedef enum kvt_status scarce_call(const void *context, uint64_t *digest, struct kvt_err *err);
+
+/* Checks a call that ends well when nothing fails: with each stride-th of its allocations failing
+ * in turn, and then each stride-th piece of an arena, it gives KVT_ENOMEM and a message, or the
+ * same digest as ever, and nothing is lost. */
+void scarce_each(scarce_call *call, const void *context, long stride, const char *name);
 
 #endif

@@ -16,8 +16,11 @@
     X(tiny_worlds)      \
     X(config)           \
     X(config_errors)    \
+    X(config_keys)      \
     X(model)            \
+    X(model_files)      \
     X(import)           \
+    X(import_keys)      \
     X(memory)           \
     X(trace)            \
     X(generate)         \
@@ -43,6 +46,7 @@
     X(attention)        \
     X(metrics)          \
     X(output)           \
+    X(printing)         \
     X(journal)          \
     X(bench_result)     \
     X(compare)          \
@@ -63,6 +67,7 @@
     X(runtime)          \
     X(fault_trial)      \
     X(scarce)           \
+    X(scarce_files)     \
     X(bench_kernels)    \
     X(validate)         \
     X(cli)

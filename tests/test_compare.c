@@ -11,6 +11,7 @@
 #include "sim/output/hdf5.h"
 #include "sim/output/log.h"
 #include "tests/check.h"
+#include "tests/scarce.h"
 
 enum { MS = KVT_TICKS_PER_MS };
 
@@ -22,9 +23,18 @@ struct variant {
     int32_t finish_ms;
     uint64_t seed;
     int32_t rejected_input; /* tokens of the request that no metric counts */
+    int32_t rows;           /* requests; 0: two */
+    bool empty_log, judged; /* a log without records; an SLO, whose metrics others lack */
+    bool later;             /* its changed record is of a later version: kind and replica unknown */
+    const char *title;
 };
 
-static const struct variant plain = {"run: {seed: 3}\n", 20000, -1, 120, 3, 200};
+static const struct variant plain = {.config = "run: {seed: 3}\n",
+                                     .records = 20000,
+                                     .changed = -1,
+                                     .finish_ms = 120,
+                                     .seed = 3,
+                                     .rejected_input = 200};
 
 static const char *path_of(const char *name)
 {
@@ -46,6 +56,10 @@ static void log_records(struct kvt_run_file *file, const struct variant *v)
                                       .request = (int32_t)(i / 4),
                                       .replica = (int16_t)(i % 2 - 1),
                                       .kind = KVT_DECIDE_ADMIT};
+        if (v->later && i == v->changed) {
+            record.kind = 250;
+            record.replica = 77;
+        }
         kvt_decision_log_add(&log, &record);
     }
     CHECK_OK(kvt_decision_log_finish(&log, &err), err);
@@ -56,14 +70,18 @@ static void write_run(const char *path, struct variant v)
     struct kvt_err err = {0};
     struct kvt_arena arena;
     CHECK_OK(kvt_arena_init(&arena, (size_t)4 << 20, &err), err);
-    const kvt_ticks arrival[] = {0, 10 * (kvt_ticks)MS}, first[] = {9 * (kvt_ticks)MS, KVT_NEVER};
-    const kvt_ticks finish[] = {v.finish_ms * (kvt_ticks)MS, KVT_NEVER};
-    const int32_t input[] = {100, v.rejected_input}, output[] = {4, 5};
-    const uint8_t fate[] = {KVT_FATE_COMPLETED, KVT_FATE_REJECTED};
+    const kvt_ticks arrival[] = {0, 10 * (kvt_ticks)MS, 20 * (kvt_ticks)MS};
+    const kvt_ticks first[] = {9 * (kvt_ticks)MS, KVT_NEVER, KVT_NEVER};
+    const kvt_ticks finish[] = {v.finish_ms * (kvt_ticks)MS, KVT_NEVER, KVT_NEVER};
+    const int32_t input[] = {100, v.rejected_input, 7}, output[] = {4, 5, 6};
+    const uint8_t fate[] = {KVT_FATE_COMPLETED, KVT_FATE_REJECTED, KVT_FATE_PENDING};
     const struct kvt_result_replica replica = {.name = "serve-0", .pages = 10, .pages_peak = 7};
     struct kvt_result result = {.seed = v.seed,
                                 .config = v.config,
-                                .rows = 2,
+                                .title = v.title,
+                                .rows = v.rows > 0 ? v.rows : 2,
+                                .slo = {{KVT_LATENCY_TTFT, 0.9, 5 * (kvt_ticks)MS}},
+                                .slo_count = v.judged ? 1 : 0,
                                 .arrival = arrival,
                                 .first_token = first,
                                 .finish = finish,
@@ -76,7 +94,7 @@ static void write_run(const char *path, struct variant v)
     struct kvt_run_file file;
     CHECK_OK(kvt_summary_init(summary, &result, &arena, &err), err);
     CHECK_OK(kvt_run_file_begin(&file, path, &err), err);
-    if (v.records > 0)
+    if (v.records > 0 || v.empty_log)
         log_records(&file, &v);
     CHECK_OK(kvt_run_file_finish(&file, summary, &err), err);
     free(summary);
@@ -183,6 +201,106 @@ static void runs_without_logs_are_compared_by_their_metrics(void)
     }
     CHECK(found);
     json_decref(object);
+    done();
+}
+
+/* Each way to differ, in each format: what is said, and what is not. */
+static void a_difference_is_told_in_each_format(void)
+{
+    const struct variant none = {.config = plain.config, .finish_ms = 120, .seed = 3};
+    struct variant b[9];
+    for (size_t i = 0; i < sizeof b / sizeof *b; i++)
+        b[i] = plain;
+    b[0].changed = 5;
+    b[1].changed = 5;
+    b[1].later = true;
+    b[2].records = 4;
+    b[3].records = 0;
+    b[3].empty_log = true;
+    b[4].records = 0;
+    b[5].rows = 3;
+    b[6].rows = 1;
+    b[7].judged = true;
+    b[8].config = "run: {seed: 3, name: \"a, \\\"b\\\"\", note: \"one\\ntwo\", "
+                  "long: a-value-of-more-than-eighteen}\n";
+    b[8].title = "of more than eighteen";
+    const struct {
+        struct variant a, b;
+        printer print;
+        const char *want, *never;
+    } rows[] = {
+        {plain, b[0], kvt_comparison_json, "\"divergence\": 5,\n    \"a\": [", "\"?\""},
+        {plain, b[0], kvt_comparison_json,
+         "\"index\": 5,\n        \"ticks\": 20480,\n        \"time_s\": 2e-8,\n"
+         "        \"request\": 1,\n        \"replica\": \"serve-0\",\n"
+         "        \"kind\": \"ADMIT\",\n        \"count\": 4711",
+         NULL},
+        {plain, b[0], kvt_comparison_json, "\"replica\": \"router\"", NULL},
+        {plain, b[0], kvt_comparison_csv, "decisions,divergence,5,5,,false\ndecisions,record,",
+         NULL},
+        {plain, b[0], kvt_comparison_text, "they part at record 5 (from 0)\n            2  ", NULL},
+        {plain, b[1], kvt_comparison_json, "\"kind\": \"?\"", NULL},
+        {plain, b[1], kvt_comparison_text, " B          5  ", NULL},
+        {plain, b[2], kvt_comparison_csv, ",,,false\n", "decisions,divergence,5"},
+        {b[2], plain, kvt_comparison_text, " A          4  the log ends here", NULL},
+        {plain, b[3], kvt_comparison_text, "20000 in A, 0 in B; they part at record 0", NULL},
+        {b[3], plain, kvt_comparison_json, "\"count_a\": 0,", NULL},
+        {plain, b[4], kvt_comparison_text, "Decisions: B has no log", NULL},
+        {plain, b[4], kvt_comparison_json, "\"count_b\": null,\n    \"equal\": null", NULL},
+        {none, none, kvt_comparison_text, "Decisions: neither run has a log", NULL},
+        {plain, plain, kvt_comparison_json, "\"equal\": true,\n    \"divergence\": null", NULL},
+        {plain, plain, kvt_comparison_csv, "kind,name,a,b,difference,equal\nmetric,", "decisions"},
+        {plain, b[5], kvt_comparison_text,
+         "Requests: 2 in A, 3 in B; 1 differ, the first is number 2 (from 0)", NULL},
+        {b[5], b[6], kvt_comparison_json, "\"different\": 2,\n    \"first\": 1", NULL},
+        {plain, b[7], kvt_comparison_text,
+         "slo_ttft_p90_ms                                       -", NULL},
+        {b[7], plain, kvt_comparison_csv, "metric,slo_ttft_p90_target_ms,5,,,false\n", NULL},
+        {b[7], plain, kvt_comparison_json,
+         "\"name\": \"slo_ttft_p90_target_ms\",\n      \"a\": 5.0,\n      \"b\": null,\n"
+         "      \"difference\": null",
+         NULL},
+        {plain, b[8], kvt_comparison_csv, "config,run.name,,\"a, \"\"b\"\"\",,false\n", NULL},
+        {plain, b[8], kvt_comparison_csv, "config,run.note,,\"one\ntwo\",,false\n", NULL},
+        {plain, b[8], kvt_comparison_text,
+         " * run.long\n     A  -\n     B  a-value-of-more-than-eighteen\n", NULL},
+        {b[8], plain, kvt_comparison_text,
+         " * run.long\n     A  a-value-of-more-than-eighteen\n     B  -\n", NULL},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char note[32];
+        snprintf(note, sizeof note, "row %zu", i);
+        compare(rows[i].a, rows[i].b);
+        const char *text = printed(rows[i].print);
+        CHECK_HOLDS(text, rows[i].want, note);
+        CHECK_NOTE(rows[i].never == NULL || strstr(text, rows[i].never) == NULL, note);
+        done();
+    }
+}
+
+static enum kvt_status print_json(const void *context, uint64_t *digest, struct kvt_err *err)
+{
+    char *text = NULL;
+    size_t count = 0;
+    FILE *file = open_memstream(&text, &count);
+    if (file == NULL)
+        return kvt_err_set(err, KVT_ENOMEM, "no memory for a file");
+    enum kvt_status status = kvt_comparison_json(context, file, err);
+    fclose(file);
+    for (size_t i = 0; status == KVT_OK && i < count; i++)
+        *digest = kvt_digest_add(*digest, (unsigned char)text[i]);
+    free(text);
+    return status;
+}
+
+static void without_memory_for_json_it_is_told(void)
+{
+    struct variant b = plain;
+    b.changed = 5;
+    b.judged = true;
+    b.config = "run: {seed: 4}\n";
+    compare(plain, b);
+    scarce_each(print_json, &comparison, 1, "a comparison as JSON");
     done();
 }
 
@@ -300,6 +418,8 @@ const struct check_test check_compare[] = {
      .run = a_log_that_ends_early_differs_where_it_ends},
     {.name = "runs without logs are compared by their metrics",
      .run = runs_without_logs_are_compared_by_their_metrics},
+    {.name = "a difference is told in each format", .run = a_difference_is_told_in_each_format},
+    {.name = "without memory for JSON it is told", .run = without_memory_for_json_it_is_told},
     {.name = "a different config or seed alone makes no difference",
      .run = a_different_config_or_seed_alone_makes_no_difference},
     {.name = "a request that differs is found", .run = a_request_that_differs_is_found},

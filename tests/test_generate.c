@@ -245,6 +245,20 @@ static void impossible_descriptions_are_refused(void)
     REFUSES((s.gaps = KVT_GAPS_ON_OFF, s.on = 0), "want on times of a mean over 0 s");
     REFUSES((s.gaps = KVT_GAPS_ON_OFF, s.off = -1), "want off times of a mean of 0 s to 1e6 s");
     REFUSES(s.stamp = -1, "want stamps of 0 s to 86400 s, got -1");
+    REFUSES(s.rate = 2e9, "want a rate of 1e-6 to 1e9 requests/s, got 2e+09");
+    REFUSES((s.requests = -1, s.until = 9, s.rate = 0), "want at least 1 request, got 0");
+    REFUSES((s.gaps = KVT_GAPS_GAMMA, s.cv = 101), "to 100, got 101");
+    REFUSES((s.gaps = KVT_GAPS_WEIBULL, s.shape = 101), "to 100, got 101");
+    REFUSES((s.gaps = KVT_GAPS_ON_OFF, s.on = 2e6), "up to 1e6 s, got 2e+06");
+    REFUSES((s.gaps = KVT_GAPS_ON_OFF, s.off = 2e6), "to 1e6 s, got 2e+06");
+    REFUSES(s.stamp = 90000, "want stamps of 0 s to 86400 s, got 90000");
+    REFUSES(s.prefix_groups = 2000000000, "want 0 to 1e9 prefix groups, got 2e+09");
+    REFUSES((s.prefix_groups = 1, s.prefix_share = -0.5), "want a prefix share of 0 to 1, got");
+    REFUSES((s.prefix_groups = 1, s.prefix_tokens = 1 << 27), "2^26 tokens, got 1.34218e+08");
+    REFUSES(s.input.max = 1e8, "max <= 67108864, got 1 and 1e+08");
+    REFUSES((s.input.kind = KVT_LENGTHS_UNIFORM, s.input.min = 3), "want the min and the max of a");
+    REFUSES((s.input.kind = KVT_LENGTHS_EMPIRICAL, s.input.sample = (const int32_t[]){1}),
+            "want lengths to draw from, got none");
     REFUSES(s.input.p99 = 1000,
             "s:4: input: want the p99 of a lognormal between its mean of 1155 and");
     REFUSES(s.output.p99 = 99999, "output: want the p99 of a lognormal between its mean of 211 and "

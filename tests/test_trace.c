@@ -289,6 +289,89 @@ static void bad_traces_are_refused_with_their_place(void)
     }
 }
 
+/* Each part of a stamp at and beyond its ends; a day is the Gregorian calendar's. */
+static void a_stamp_that_is_no_time_is_refused(void)
+{
+    static const struct {
+        const char *stamp;
+        bool is_time;
+    } rows[] = {
+        {"1970-01-01 00:00:00", true},        {"2199-12-31 23:59:59", true},
+        {"2000-02-29T18:17:03Z", true},       {"2023-11-16 18:17:03+14:00", true},
+        {"2023-11-16 18:17:03-01:30", true},  {"1969-12-31 18:17:03", false},
+        {"2200-01-01 18:17:03", false},       {"2023-00-16 18:17:03", false},
+        {"2023-13-16 18:17:03", false},       {"2023-11-00 18:17:03", false},
+        {"2023-11-31 18:17:03", false},       {"2100-02-29 18:17:03", false},
+        {"2023-02-29 18:17:03", false},       {"2023/11-16 18:17:03", false},
+        {"2023-11/16 18:17:03", false},       {"2023-1x-16 18:17:03", false},
+        {"2023-11-1x 18:17:03", false},       {"2023-11-16_18:17:03", false},
+        {"2023-11-16 1x:17:03", false},       {"2023-11-16 24:17:03", false},
+        {"2023-11-16 18-17:03", false},       {"2023-11-16 18:1x:03", false},
+        {"2023-11-16 18:60:03", false},       {"2023-11-16 18:17-03", false},
+        {"2023-11-16 18:17:0x", false},       {"2023-11-16 18:17:60", false},
+        {"2023-11-16 18:17:03.", false},      {"2023-11-16 18:17:03.1234567891", false},
+        {"2023-11-16 18:17:03+15:00", false}, {"2023-11-16 18:17:03+0x:00", false},
+        {"2023-11-16 18:17:03+01-00", false}, {"2023-11-16 18:17:03+01:60", false},
+        {"2023-11-16 18:17:03+01:0x", false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char text[200];
+        struct kvt_trace trace;
+        struct kvt_err err;
+        snprintf(text, sizeof text, "TIMESTAMP,ContextTokens,GeneratedTokens\n%s,1,1\n",
+                 rows[i].stamp);
+        enum kvt_status status = parse(&trace, text, &err);
+        CHECK_I64(status, rows[i].is_time ? KVT_OK : KVT_ECONFIG, rows[i].stamp);
+        if (!rows[i].is_time)
+            CHECK_HOLDS(err.text, "t:2:1: want a time stamp such as 2023-11-16", rows[i].stamp);
+        kvt_trace_release(&trace);
+    }
+}
+
+/* Rows that are nearly right: what is wanted, and where. */
+static void a_row_that_is_nearly_right_is_refused(void)
+{
+#define MOONCAKE "{\"timestamp\": 0, \"input_length\": 5, \"output_length\": 6, "
+    static const struct {
+        const char *text, *message;
+    } rows[] = {
+        {"arrival_s,input_tokens,output_tokens\n1e99,5,6\n", "want a time of at most 1e15 s"},
+        {"arrival_s,input_tokens,output_tokens\n1e,5,6\n", "t:2:2: want"},
+        {"arrival_ms,input_tokens,output_tokens\n9999999999999999999,5,6\n",
+         "want a time of at most 1e15 s"},
+        {"arrival_s,input_tokens,output_tokens\n1000000000000000,5,6\n",
+         "want a time of at most 1e15 s"},
+        {"arrival_s,input_tokens,output_tokens\n1,5E1,6\n", "want a whole number as input tokens"},
+        {"arrival_s,input_tokens,output_tokens,hashes:16\n1,5,6,3|x\n", "a whole number as hash"},
+        {"a_header_that_no_format_of_a_trace_has_and_that_is_longer_than_eighty_letters_is_cut,a\n"
+         "1,2\n",
+         "got "
+         "\"a_header_that_no_format_of_a_trace_has_and_that_is_longer_than_eighty_letters_is\""},
+        {MOONCAKE "\"hash_ids\": 5}\n", "want a list of hashes, got \"5\""},
+        {MOONCAKE "\"hash_ids\": [01]}\n", "want a number without leading zeros"},
+        {MOONCAKE "\"hash_ids\": [1;2]}\n", "want a comma or the end of the list"},
+        {MOONCAKE "\"hash_ids\": [1 , 2 3]}\n", "want a comma or the end of the list"},
+        {MOONCAKE "\"type\": 5}\n", "want a text in quotes, got \"5\""},
+        {MOONCAKE "\"type\": \"ab\x01\"}\n", "want"},
+        {MOONCAKE "\"type\": \"ab\\", "want"},
+        {"{\"timestamp\": 00, \"input_length\": 5, \"output_length\": 6}\n",
+         "want a number without leading zeros"},
+        {"{\"a_key_that_no_trace_has_and_that_is_longer_than_eighty_letters_is_cut_where_a_line_"
+         "ends"
+         "\": 5}\n",
+         "is_cut_where_a_li\""},
+        {MOONCAKE "\"hash_ids\": [1]}\n\n{}\n", "want a row, got an empty line before the end"},
+        {MOONCAKE "\"hash_ids\": [1]}\n7\n", "t:2:1: want an object in braces, got \"7\""},
+    };
+#undef MOONCAKE
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct kvt_trace trace;
+        struct kvt_err err;
+        CHECK_FAILS(parse(&trace, rows[i].text, &err), err, KVT_ECONFIG);
+        CHECK_HOLDS(err.text, rows[i].message, rows[i].text);
+    }
+}
+
 static void chat_ids_are_used_once(void)
 {
     struct kvt_trace trace;
@@ -460,6 +543,8 @@ const struct check_test check_trace[] = {
     {"time stamps become exact ticks", stamps_are_exact_ticks, false},
     {"speed divides the gaps", speed_divides_the_gaps, false},
     {"bad traces are refused with line and column", bad_traces_are_refused_with_their_place, false},
+    {"a stamp that is no time is refused", a_stamp_that_is_no_time_is_refused, false},
+    {"a row that is nearly right is refused", a_row_that_is_nearly_right_is_refused, false},
     {"chat ids are used once", chat_ids_are_used_once, false},
     {"a zero byte is refused with its place", a_zero_byte_is_refused_with_its_place, false},
     {"a line over 64 MiB is refused", a_line_over_64_mib_is_refused, false},

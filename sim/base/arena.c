@@ -18,9 +18,11 @@
 
 static long arena_fail_countdown;
 
-void kvt_arena_fail_at(long n)
+long kvt_arena_fail_at(long n)
 {
+    long left = arena_fail_countdown;
     arena_fail_countdown = n;
+    return left;
 }
 
 /* ---- what a thread keeps ------------------------------------------------------------------ */

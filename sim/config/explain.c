@@ -25,7 +25,8 @@ static const struct kvt_rule *find(const char *path, const struct kvt_rule **sec
         snprintf(part, 64, "%.63s", at);
         part[strcspn(part, "[")] = '\0'; /* published[0] */
         *section = rule;
-        if (rule->kind == KVT_RULE_NAMED || rule->kind == KVT_RULE_NAMED_TEXT)
+        if (rule->kind == KVT_RULE_NAMED || rule->kind == KVT_RULE_NAMED_TEXT ||
+            rule->kind == KVT_RULE_TARGET)
             return rule; /* keys are free: what is said of the map is said of them */
         bool holds = rule->kind == KVT_RULE_SECTION || rule->kind == KVT_RULE_ROWS;
         const struct kvt_rule *child = holds ? kvt_rule_child(rule, part) : NULL;

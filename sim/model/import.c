@@ -282,40 +282,34 @@ static enum kvt_status import_model(struct kvt_import *import, struct kvt_model 
                                                   : kvt_import_fail(import, "%.400s", why.text);
 }
 
-static json_t *parse(struct kvt_import *import, const char *file, const char *text)
+static enum kvt_status parse(struct kvt_import *import, const char *file, const char *text,
+                             json_t **root)
 {
     json_error_t error;
-    char *copy = malloc(strlen(text) + 1);
-    if (copy == NULL) {
-        kvt_err_set(import->err, KVT_ENOMEM, "no memory for %s", file);
-        return NULL;
-    }
-    memcpy(copy, text, strlen(text) + 1);
+    size_t count = strlen(text);
+    char *copy = malloc(count + 1);
+    *root = NULL;
+    if (copy == NULL)
+        return kvt_err_set(import->err, KVT_ENOMEM, "no memory for %s", file);
+    memcpy(copy, text, count + 1);
     kvt_import_clean(copy);
-    kvt_json_begin(); /* jansson takes a lack of memory for a mistake in the text */
-    json_t *root = json_loads(copy, JSON_REJECT_DUPLICATES, &error);
+    kvt_json_begin(); /* without memory jansson finds a mistake, or loses a letter of a key */
+    json_t *tree = json_loads(copy, JSON_REJECT_DUPLICATES, &error);
     free(copy);
-    if (kvt_json_failed()) {
-        kvt_err_set(import->err, KVT_ENOMEM, "%s: no memory to read it", file);
-        json_decref(root);
-        root = NULL;
-    } else if (root == NULL) {
-        kvt_err_at(import->err, KVT_ECONFIG,
-                   (struct kvt_where){file, error.line > 0 ? error.line : 0,
-                                      error.column > 0 ? error.column : 0},
-                   "bad JSON: %s", error.text);
-    } else if (!json_is_object(root)) {
-        kvt_err_at(import->err, KVT_ECONFIG, (struct kvt_where){.file = file},
-                   "want a JSON object");
-        json_decref(root);
-        root = NULL;
+    if (!kvt_json_failed() && json_is_object(tree)) {
+        *root = tree;
+        return KVT_OK;
     }
-    return root;
-}
-
-static enum kvt_status failure(const struct kvt_import *import)
-{
-    return import->err != NULL && import->err->status == KVT_ENOMEM ? KVT_ENOMEM : KVT_ECONFIG;
+    struct kvt_where where = {.file = file};
+    bool is_json = tree != NULL;
+    json_decref(tree);
+    if (kvt_json_failed())
+        return kvt_err_at(import->err, KVT_ENOMEM, where, "no memory to read it");
+    if (is_json)
+        return kvt_err_at(import->err, KVT_ECONFIG, where, "want a JSON object");
+    where.line = error.line > 0 ? error.line : 0;
+    where.column = error.column > 0 ? error.column : 0;
+    return kvt_err_at(import->err, KVT_ECONFIG, where, "bad JSON: %s", error.text);
 }
 
 /* The object of the text model. */
@@ -334,33 +328,28 @@ static json_t *text_part(json_t *root)
 enum kvt_status kvt_model_import_text(struct kvt_model *model, const char *name, const char *text,
                                       const char *quant, FILE *talk, struct kvt_err *err)
 {
-    struct kvt_err own = {0};
-    struct kvt_import import = {.file = name, .talk = talk, .err = err != NULL ? err : &own};
+    struct kvt_import import = {.file = name, .talk = talk, .err = err};
     *model = (struct kvt_model){0};
     snprintf(model->name, sizeof model->name, "imported");
     const char *file = strrchr(name, '/');
     snprintf(model->source, sizeof model->source, "%.150s", file == NULL ? name : file + 1);
-    import.root = parse(&import, name, text);
-    if (import.root == NULL)
-        return failure(&import);
+    KVT_TRY(parse(&import, name, text, &import.root));
     json_t *beside = NULL;
+    enum kvt_status status = KVT_OK;
     import.text = text_part(import.root);
     import.quant = kvt_import_find(&import, "quantization_config");
     if (import.quant == NULL)
         import.quant = kvt_import_find(&import, "compression_config");
     import.quant_name = "quantization_config";
     if (import.quant == NULL && quant != NULL) {
-        beside = parse(&import, "hf_quant_config.json", quant);
-        if (beside == NULL) {
-            json_decref(import.root);
-            return failure(&import);
-        }
+        status = parse(&import, "hf_quant_config.json", quant, &beside);
         import.quant = json_object_get(beside, "quantization");
         import.quant_name = "hf_quant_config.json";
     }
-    if (import.quant != NULL && !json_is_object(import.quant))
+    if (!json_is_object(import.quant))
         import.quant = NULL;
-    enum kvt_status status = import_model(&import, model);
+    if (status == KVT_OK)
+        status = import_model(&import, model);
     json_decref(beside);
     json_decref(import.root);
     return status;
@@ -397,11 +386,9 @@ static enum kvt_status requantise(struct kvt_import *import, struct kvt_model *m
 enum kvt_status kvt_model_requantise(struct kvt_model *model, const char *path, const char *quant,
                                      FILE *talk, struct kvt_err *err)
 {
-    struct kvt_err own = {0};
-    struct kvt_import import = {.file = path, .talk = talk, .err = err != NULL ? err : &own};
-    json_t *root = parse(&import, path, quant);
-    if (root == NULL)
-        return failure(&import);
+    struct kvt_import import = {.file = path, .talk = talk, .err = err};
+    json_t *root;
+    KVT_TRY(parse(&import, path, quant, &root));
     import.root = import.text = root;
     import.quant = json_object_get(root, "quantization");
     import.quant_name = "quantization";

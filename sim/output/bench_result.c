@@ -1,6 +1,7 @@
 #include "sim/output/bench_result.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,12 +33,17 @@ struct reading {
     struct kvt_bench_run *run;
 };
 
-/* printf-like; only the first message of a run is kept. */
-#define REFUSE(r, ...)                                                                             \
-    do {                                                                                           \
-        if ((r)->status == KVT_OK)                                                                 \
-            (r)->status = kvt_err_at((r)->err, KVT_ECONFIG, (r)->where, __VA_ARGS__);              \
-    } while (0)
+/* Only the first message of a run is kept. */
+__attribute__((format(printf, 2, 3))) static void refuse(struct reading *r, const char *format, ...)
+{
+    char text[400];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (r->status == KVT_OK)
+        r->status = kvt_err_at(r->err, KVT_ECONFIG, r->where, "%s", text);
+}
 
 static const char *kind_of(const json_t *value)
 {
@@ -63,12 +69,12 @@ static double number_or(struct reading *r, const char *field, double min, double
     if (value == NULL || json_is_null(value) || nan)
         return missing;
     if (!json_is_number(value)) {
-        REFUSE(r, "field \"%s\": want a number, found %s", field, kind_of(value));
+        refuse(r, "field \"%s\": want a number, found %s", field, kind_of(value));
         return missing;
     }
     double number = json_number_value(value);
     if (!(number >= min && number < NUMBER_MAX)) {
-        REFUSE(r, "field \"%s\": want a number from %g to %g, got %g", field, min, NUMBER_MAX,
+        refuse(r, "field \"%s\": want a number from %g to %g, got %g", field, min, NUMBER_MAX,
                number);
         return missing;
     }
@@ -79,7 +85,7 @@ static int64_t count_of(struct reading *r, const char *field, double min)
 {
     const json_t *value = json_object_get(r->object, field);
     if (value == NULL || json_is_null(value))
-        REFUSE(r, "field \"%s\": wanted in a benchmark result, not found", field);
+        refuse(r, "field \"%s\": wanted in a benchmark result, not found", field);
     return (int64_t)number_or(r, field, min, min);
 }
 
@@ -88,19 +94,19 @@ static double rate_of(struct reading *r)
 {
     const json_t *value = json_object_get(r->object, "request_rate");
     if (value == NULL || json_is_null(value)) {
-        REFUSE(r, "field \"request_rate\": wanted in a benchmark result, not found");
+        refuse(r, "field \"request_rate\": wanted in a benchmark result, not found");
         return 0.0;
     }
     if (json_is_string(value) && strcmp(json_string_value(value), "inf") == 0)
         return 0.0;
     if (json_is_string(value)) {
-        REFUSE(r, "field \"request_rate\": want a number or \"inf\", got \"%.40s\"",
+        refuse(r, "field \"request_rate\": want a number or \"inf\", got \"%.40s\"",
                json_string_value(value));
         return 0.0;
     }
     double rate = number_or(r, "request_rate", 0.0, 0.0);
     if (rate <= 0.0)
-        REFUSE(r, "field \"request_rate\": want more than 0, got %g", rate);
+        refuse(r, "field \"request_rate\": want more than 0, got %g", rate);
     return rate;
 }
 
@@ -115,7 +121,7 @@ static void read_metrics(struct reading *r)
         any = any || r->run->metric[m] > 0.0;
     }
     if (!any)
-        REFUSE(r, "fields \"%s\" and others: want a measured throughput or latency, found none",
+        refuse(r, "fields \"%s\" and others: want a measured throughput or latency, found none",
                names[KVT_BENCH_OUTPUT_THROUGHPUT]);
 }
 
@@ -127,7 +133,7 @@ static const json_t *list_of(struct reading *r, const char *field)
     if (list == NULL || json_is_null(list))
         return NULL;
     if (!json_is_array(list)) {
-        REFUSE(r, "field \"%s\": want a list, found %s", field, kind_of(list));
+        refuse(r, "field \"%s\": want a list, found %s", field, kind_of(list));
         return NULL;
     }
     return json_array_size(list) > 0 ? list : NULL;
@@ -139,7 +145,7 @@ static int32_t tokens_at(struct reading *r, const json_t *list, size_t i, const 
     double tokens = json_is_number(value) ? json_number_value(value) : -1.0;
     char got[GOT_BYTES];
     if (!(tokens >= 0.0 && tokens <= TOKENS_MAX && tokens == floor(tokens)))
-        REFUSE(r, "field \"%s\": want whole numbers from 0 to %d, item %zu is %s", field,
+        refuse(r, "field \"%s\": want whole numbers from 0 to %d, item %zu is %s", field,
                TOKENS_MAX, i, text_of(value, got));
     return r->status == KVT_OK ? (int32_t)tokens : 0;
 }
@@ -184,7 +190,7 @@ static void read_details(struct reading *r)
     if (count == 0)
         return;
     if (json_array_size(output) != count)
-        REFUSE(r, "field \"output_lens\": want %zu item%s as in input_lens, got %zu", count,
+        refuse(r, "field \"output_lens\": want %zu item%s as in input_lens, got %zu", count,
                kvt_plural((int64_t)count), json_array_size(output));
     if (start != NULL && json_array_size(start) != count)
         start = NULL; /* of another set of requests */
@@ -200,7 +206,7 @@ static void read_details(struct reading *r)
             continue;
         const json_t *at = start != NULL ? json_array_get(start, i) : NULL;
         if (start != NULL && !json_is_number(at))
-            REFUSE(r, "field \"start_times\": want numbers, item %zu is %s", i, kind_of(at));
+            refuse(r, "field \"start_times\": want numbers, item %zu is %s", i, kind_of(at));
         if (start != NULL)
             run->start[run->detailed] = json_number_value(at);
         run->input[run->detailed] = in;
@@ -211,7 +217,7 @@ static void read_details(struct reading *r)
     if (!sort_by_start(run))
         r->status = kvt_err_at(r->err, KVT_ENOMEM, r->where, "no memory for its requests");
     else if (!(run->start[run->detailed - 1] < START_SPAN_MAX))
-        REFUSE(r, "field \"start_times\": want at most %g s from the first to the last, got %g",
+        refuse(r, "field \"start_times\": want at most %g s from the first to the last, got %g",
                START_SPAN_MAX, run->start[run->detailed - 1]);
 }
 
@@ -231,7 +237,7 @@ static double seconds_at(struct reading *r, const json_t *list, size_t i, const 
     double seconds = json_is_number(value) ? json_number_value(value) : -1.0;
     char got[GOT_BYTES];
     if (!(seconds >= 0.0 && seconds < SECONDS_MAX))
-        REFUSE(r, "field \"%s\": want seconds from 0 to %g, item %zu is %s", field, SECONDS_MAX, i,
+        refuse(r, "field \"%s\": want seconds from 0 to %g, item %zu is %s", field, SECONDS_MAX, i,
                text_of(value, got));
     return seconds;
 }
@@ -242,7 +248,7 @@ static double take_gaps(struct reading *r, const json_t *itls, size_t i)
     const json_t *gaps = json_array_get(itls, i);
     double sum = 0.0;
     if (itls != NULL && !json_is_array(gaps))
-        REFUSE(r, "field \"itls\": want a list for each request, item %zu is %s", i, kind_of(gaps));
+        refuse(r, "field \"itls\": want a list for each request, item %zu is %s", i, kind_of(gaps));
     for (size_t g = 0; g < json_array_size(gaps) && r->status == KVT_OK; g++) {
         double gap = seconds_at(r, gaps, g, "itls");
         sum += gap;
@@ -302,7 +308,7 @@ static void read_client(struct reading *r)
     run->sglang = !vllm && (has(r, "total_throughput") || has(r, "input_throughput") ||
                             has(r, "mean_e2e_latency_ms"));
     if (!vllm && !run->sglang)
-        REFUSE(r, "want a result of vllm bench serve (with total_token_throughput) or of SGLang's "
+        refuse(r, "want a result of vllm bench serve (with total_token_throughput) or of SGLang's "
                   "bench_serving (with total_throughput), found neither");
     const char *backend = text_or(r, "backend");
     const char *engine = strncmp(backend, "vllm", 4) == 0     ? "vllm"
@@ -321,14 +327,14 @@ static void read_run(struct reading *r)
         return;
     run->completed = count_of(r, "completed", 0.0);
     if (run->completed < 1)
-        REFUSE(r, "field \"completed\": want at least one completed request, got 0");
+        refuse(r, "field \"completed\": want at least one completed request, got 0");
     if (run->completed > INT32_MAX)
-        REFUSE(r, "field \"completed\": want at most %d, got %g", INT32_MAX,
+        refuse(r, "field \"completed\": want at most %d, got %g", INT32_MAX,
                (double)run->completed);
     run->input_tokens = count_of(r, "total_input_tokens", 1.0);
     run->output_tokens = count_of(r, "total_output_tokens", 1.0);
     if (run->input_tokens < run->completed || run->output_tokens < run->completed)
-        REFUSE(r, "field \"total_%s_tokens\": want at least one token for each completed request",
+        refuse(r, "field \"total_%s_tokens\": want at least one token for each completed request",
                run->input_tokens < run->completed ? "input" : "output");
     run->rate = rate_of(r);
     run->burstiness = number_or(r, "burstiness", 0.0, 1.0);

@@ -140,7 +140,8 @@ static json_t *slo_json(const struct kvt_summary *s)
         char name[48];
         snprintf(name, sizeof name, "slo_%s_%s_ms", kvt_latency_keys[bound->latency], percentile);
         const struct kvt_metric *value = kvt_summary_find(s, name);
-        if (value != NULL && value->has_interval) {
+        kvt_assert(value != NULL);
+        if (value->has_interval) {
             json_object_set_new(row, "value_ms_low", kvt_json_real(value->low));
             json_object_set_new(row, "value_ms_high", kvt_json_real(value->high));
         }

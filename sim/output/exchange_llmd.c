@@ -32,7 +32,8 @@ static void set_metric(json_t *object, const char *key, const char *units,
                        const struct kvt_summary *summary, const char *name)
 {
     const struct kvt_metric *metric = kvt_summary_find(summary, name);
-    if (metric != NULL && metric->has_value)
+    kvt_assert(metric != NULL);
+    if (metric->has_value)
         set(object, key, number(units, metric->real));
 }
 
@@ -124,11 +125,11 @@ static json_t *performance(const struct kvt_summary *summary)
     return root;
 }
 
-/* Whether a replica belongs to a role: its name is the role's and a number. */
+/* Whether a replica belongs to a role: its name is the role's and a number. No role's name begins
+ * another's. */
 static bool is_of(const struct kvt_result_replica *replica, const struct kvt_result_role *role)
 {
-    size_t bytes = strlen(role->name);
-    return strncmp(replica->name, role->name, bytes) == 0 && replica->name[bytes] == '-';
+    return strncmp(replica->name, role->name, strlen(role->name)) == 0;
 }
 
 static json_t *observability(const struct kvt_result *r, const struct kvt_result_role *role)
