@@ -365,8 +365,10 @@ $(B)/kvtwin: $(B)/cli/main.o $(B)/libkvtwin.a
 	$(call say,LINK)
 	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
 
-# Each allocation of the program may be made to fail in a test (tests/scarce.h).
-SCARCE := $(patsubst %,-Xlinker --wrap=%,malloc calloc realloc aligned_alloc strdup open_memstream mmap munmap free)
+# Each allocation of the program may be made to fail in a test (tests/scarce.h), and each wait for a
+# device (tests/devices.h).
+SCARCE := $(patsubst %,-Xlinker --wrap=%,malloc calloc realloc aligned_alloc strdup open_memstream mmap munmap free \
+            kvt_device_open)
 $(B)/check: $(TEST_OBJ) $(B)/libkvtwin.a
 	$(call say,LINK)
 	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(SCARCE) -o $@ $^ $(LIBS)

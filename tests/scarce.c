@@ -1,23 +1,45 @@
 #include "tests/scarce.h"
 
 #include <errno.h>
+#include <execinfo.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "sim/base/arena.h"
 #include "tests/check.h"
+#include "tests/devices.h"
 
 #define PLACES (1 << 16) /* of addresses; a power of two, never full */
+#define SITES  (1 << 14) /* places in the program that call; likewise */
+#define FRAMES 48        /* of a chain, from its end */
+#define SLACK  100       /* calls by which runs may differ, of what depends on measured times */
+
+#ifdef __OPTIMIZE__
+#define EVERY 3 /* way is tried */
+#else
+#define EVERY 1
+#endif
 
 static atomic_bool watching;
+static bool lists_paths;
 static atomic_flag lock = ATOMIC_FLAG_INIT;
 static long count, failing;
+static bool mapping_fails; /* the next mmap as well: the one that failed, tried once more */
+static atomic_bool lost;   /* the device whose wait failed */
 static struct scarce_left kept;
 static const void *places[PLACES];
-static const char given; /* its address marks a place whose block was given back */
+static const char given;         /* its address marks a place whose block was given back */
+static const void *sites[SITES]; /* return addresses of those met */
+static struct path {
+    uint64_t hash;
+    long number;                  /* of its first call */
+} path_list[SITES], failing_path; /* in order; the one whose first call fails, hash 0: none */
+static long path_count;
 
 /* The real ones, as the linker names them. */
 void *__real_malloc(size_t bytes);
@@ -56,13 +78,58 @@ static size_t place_of(const void *block)
     return (size_t)((uint64_t)(uintptr_t)block * UINT64_C(0x9e3779b97f4a7c15) >> 48) % PLACES;
 }
 
-/* Whether the next allocation fails. */
-static bool fails(void)
+/* Of the callers; never 0. */
+static uint64_t hash_of(void *const frames[], int depth)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (int i = 0; i < depth; i++)
+        hash = (hash ^ (uint64_t)(uintptr_t)frames[i]) * UINT64_C(0x100000001b3);
+    return hash | 1;
+}
+
+/* Whether it has not been met; it has now. */
+static bool is_new_site(const void *address)
+{
+    size_t at = place_of(address) % SITES;
+    while (sites[at] != NULL && sites[at] != address)
+        at = (at + 1) % SITES;
+    bool is_new = sites[at] == NULL;
+    sites[at] = address;
+    return is_new;
+}
+
+/* List the path that led here if it comes by a call that no listed one does. */
+static void list_path(void)
+{
+    void *frames[FRAMES];
+    int depth = backtrace(frames, FRAMES);
+    bool is_new = false;
+    for (int i = 0; i < depth; i++)
+        is_new = is_new_site(frames[i]) || is_new;
+    if (is_new)
+        path_list[path_count++] = (struct path){hash_of(frames, depth), count};
+}
+
+/* Whether this is the path whose first call fails. */
+static bool is_failing_path(void)
+{
+    void *frames[FRAMES];
+    if (failing_path.hash == 0 || count + SLACK < failing_path.number ||
+        hash_of(frames, backtrace(frames, FRAMES)) != failing_path.hash)
+        return false;
+    failing_path.hash = 0;
+    return true;
+}
+
+bool scarce_fails(void)
 {
     if (!watching)
         return false;
     enter();
     bool now = ++count == failing;
+    if (lists_paths)
+        list_path();
+    now = is_failing_path() || now;
     leave();
     if (now)
         errno = ENOMEM;
@@ -99,36 +166,49 @@ static void forget(const void *block)
     leave();
 }
 
+/* A device that is lost stays so. */
+static bool wait_fails(void)
+{
+    bool now = scarce_fails();
+    lost = lost || now;
+    return lost;
+}
+
 void scarce_begin(long number)
 {
     count = 0;
     failing = number;
     kept = (struct scarce_left){0, 0};
-    for (size_t i = 0; i < PLACES; i++)
-        places[i] = NULL;
+    mapping_fails = false;
+    lost = false;
+    memset(places, 0, sizeof places);
+    kvt_arena_set_fails(scarce_fails);
+    devices_are(false, wait_fails);
     watching = true;
 }
 
 long scarce_end(struct scarce_left *left)
 {
     watching = false;
+    kvt_arena_set_fails(NULL);
+    devices_are(false, NULL);
     *left = kept;
     return count;
 }
 
 void *__wrap_malloc(size_t bytes)
 {
-    return fails() ? NULL : note(__real_malloc(bytes));
+    return scarce_fails() ? NULL : note(__real_malloc(bytes));
 }
 
 void *__wrap_calloc(size_t number, size_t bytes)
 {
-    return fails() ? NULL : note(__real_calloc(number, bytes));
+    return scarce_fails() ? NULL : note(__real_calloc(number, bytes));
 }
 
 void *__wrap_realloc(void *block, size_t bytes)
 {
-    if (fails())
+    if (scarce_fails())
         return NULL;
     forget(block);
     return note(__real_realloc(block, bytes));
@@ -136,17 +216,17 @@ void *__wrap_realloc(void *block, size_t bytes)
 
 void *__wrap_aligned_alloc(size_t alignment, size_t bytes)
 {
-    return fails() ? NULL : note(__real_aligned_alloc(alignment, bytes));
+    return scarce_fails() ? NULL : note(__real_aligned_alloc(alignment, bytes));
 }
 
 char *__wrap_strdup(const char *text)
 {
-    return fails() ? NULL : note(__real_strdup(text));
+    return scarce_fails() ? NULL : note(__real_strdup(text));
 }
 
 FILE *__wrap_open_memstream(char **text, size_t *bytes)
 {
-    return fails() ? NULL : __real_open_memstream(text, bytes);
+    return scarce_fails() ? NULL : __real_open_memstream(text, bytes);
 }
 
 /* Mappings may be cut at their ends, so that their bytes are what is counted. */
@@ -161,7 +241,10 @@ static void add_mapped(size_t bytes, bool gone)
 
 void *__wrap_mmap(void *at, size_t bytes, int access, int flags, int file, off_t offset)
 {
-    void *memory = fails() ? MAP_FAILED : __real_mmap(at, bytes, access, flags, file, offset);
+    bool again = mapping_fails;
+    mapping_fails = !again && scarce_fails();
+    void *memory =
+        again || mapping_fails ? MAP_FAILED : __real_mmap(at, bytes, access, flags, file, offset);
     if (memory != MAP_FAILED)
         add_mapped(bytes, false);
     return memory;
@@ -178,6 +261,89 @@ void __wrap_free(void *block)
     forget(block);
     __real_free(block);
 }
+
+/* ---- every way ----------------------------------------------------------------------------- */
+
+struct trial {
+    scarce_run *run;
+    void *context;
+    enum kvt_status status;
+    struct kvt_err err;
+};
+
+static void *trial(void *argument)
+{
+    struct trial *it = argument;
+    it->status = it->run(it->context, &it->err);
+    return NULL;
+}
+
+/* The first call on that path fails, 0: none; whether there was one. */
+static bool trial_without(struct trial *it, struct path path, struct scarce_left *left)
+{
+    pthread_t thread;
+    it->err = (struct kvt_err){0};
+    failing_path = path;
+    scarce_begin(0);
+    int started = pthread_create(&thread, NULL, trial, it);
+    if (started == 0)
+        pthread_join(thread, NULL);
+    scarce_end(left);
+    CHECK_I64(started, 0, "a thread");
+    bool failed = path.hash != 0 && failing_path.hash == 0;
+    failing_path.hash = 0;
+    return failed;
+}
+
+long scarce_try(scarce_run *run, void *context, const char *name, long unhurt)
+{
+    struct trial it = {.run = run, .context = context};
+    struct scarce_left left;
+    long without = 0;
+    char note[400];
+    trial(&it); /* what is kept for good is taken here, and by backtrace */
+    CHECK_OK(it.status, it.err);
+    if (it.status != KVT_OK)
+        return 0;
+    memset(sites, 0, sizeof sites);
+    path_count = 0;
+    lists_paths = true;
+    trial_without(&it, (struct path){0}, &left);
+    lists_paths = false;
+    CHECK_OK(it.status, it.err);
+    CHECK_I64(left.blocks, 0, name);
+    for (long i = 0; i < path_count; i += EVERY) {
+        bool failed = trial_without(&it, path_list[i], &left);
+        snprintf(note, sizeof note, "%s, path %ld: %.300s", name, i, it.err.text);
+        CHECK_I64(left.blocks, 0, note);
+        CHECK_I64(left.mapped_bytes, 0, note);
+        without += failed && it.status == KVT_OK;
+        if (it.status != KVT_OK)
+            CHECK_NOTE(failed && (it.status == KVT_ENOMEM || it.status == KVT_EDEVICE), note);
+    }
+    snprintf(note, sizeof note, "%s: %ld of %ld runs did without", name, without, path_count);
+    CHECK_NOTE(without <= unhurt, note);
+    return path_count;
+}
+
+/* ---- arenas alone -------------------------------------------------------------------------- */
+
+static long countdown;
+
+static bool counts_down(void)
+{
+    return countdown > 0 && --countdown == 0;
+}
+
+long scarce_arena_at(long n)
+{
+    long left = countdown;
+    countdown = n;
+    kvt_arena_set_fails(n > 0 ? counts_down : NULL);
+    return left;
+}
+
+/* ---- by number ------------------------------------------------------------------------------ */
 
 struct attempt {
     scarce_call *call;
@@ -217,8 +383,8 @@ void scarce_each(scarce_call *call, const void *context, long stride, const char
     }
     fired = true;
     for (long n = 1; fired; n += stride) {
-        kvt_arena_fail_at(n);
+        scarce_arena_at(n);
         try_call(&a, n);
-        fired = kvt_arena_fail_at(0) == 0;
+        fired = scarce_arena_at(0) == 0;
     }
 }

@@ -7,6 +7,7 @@
 #include "sim/base/yaml.h"
 #include "tests/check.h"
 #include "tests/config_texts.h"
+#include "tests/scarce.h"
 
 /* ---- bad files: each row with its whole message ---- */
 
@@ -478,9 +479,9 @@ static void a_load_that_runs_out_of_memory_says_so(void)
     for (; status == KVT_ENOMEM && n < 5000; n++) {
         struct kvt_config c;
         struct kvt_err err = {0};
-        kvt_arena_fail_at(n);
+        scarce_arena_at(n);
         status = parse(&c, design_example, sets, 3, &err);
-        kvt_arena_fail_at(0);
+        scarce_arena_at(0);
         if (status == KVT_ENOMEM)
             CHECK(err.count > 0 && c.store == NULL);
         kvt_config_release(&c);

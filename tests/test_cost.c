@@ -9,6 +9,7 @@
 #include "sim/base/arena.h"
 #include "sim/cost/freeze.h"
 #include "tests/cost_parts.h"
+#include "tests/scarce.h"
 
 static struct kvt_model model_of(const char *name, enum kvt_weight_dtype weights)
 {
@@ -383,13 +384,13 @@ static void freezing_reports_what_it_lacks(void)
     struct kvt_err err = {0};
     CHECK_OK(kvt_arena_init(&arena, 1 << 20, &err), err);
     for (long n = 1; n <= 3; n++) {
-        kvt_arena_fail_at(n);
+        scarce_arena_at(n);
         err = (struct kvt_err){0};
         CHECK_FAILS(kvt_costs_freeze(&costs, &arena, &model, &gpu, &c, &shape, 8, true, &err), err,
                     KVT_ENOMEM);
         CHECK_HOLDS(err.text, "step times", "");
     }
-    kvt_arena_fail_at(0);
+    scarce_arena_at(0);
     shape.layout.dp = 3;
     err = (struct kvt_err){0};
     CHECK_FAILS(kvt_costs_freeze(&costs, &arena, &model, &gpu, &c, &shape, 8, true, &err), err,

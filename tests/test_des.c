@@ -3,6 +3,7 @@
 
 #include "sim/base/assert.h"
 #include "tests/check.h"
+#include "tests/scarce.h"
 #include "tests/world.h"
 
 #define WORLDS 1000 /* in the quick suite; the slow one draws ten times as many */
@@ -173,9 +174,9 @@ static void a_full_arena_is_a_status(void)
         for (long n = 1; status != KVT_OK && n < 1000; n++) {
             err = (struct kvt_err){0};
             CHECK_OK(kvt_arena_init(&arena, kvt_des_bytes(&world.spec), &err), err);
-            kvt_arena_fail_at(n);
+            scarce_arena_at(n);
             status = kvt_des_init(&des, &arena, &world.spec, &err);
-            kvt_arena_fail_at(0);
+            scarce_arena_at(0);
             CHECK_NOTE(status == KVT_OK || (status == KVT_ENOMEM && err.count == 1), err.text);
             kvt_arena_release(&arena);
         }

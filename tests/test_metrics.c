@@ -6,6 +6,7 @@
 #include "sim/base/random.h"
 #include "sim/metrics/metrics.h"
 #include "tests/check.h"
+#include "tests/scarce.h"
 
 static struct kvt_arena arena;
 static struct kvt_stream draws;
@@ -272,13 +273,13 @@ static void no_memory_is_a_status(void)
     struct kvt_histogram h;
     struct kvt_series series;
     struct kvt_err err = {0};
-    kvt_arena_fail_at(1);
+    scarce_arena_at(1);
     CHECK_FAILS(kvt_histogram_init(&h, &arena, &err), err, KVT_ENOMEM);
-    kvt_arena_fail_at(1);
+    scarce_arena_at(1);
     CHECK_FAILS(kvt_series_init(&series, &arena, 8, &err), err, KVT_ENOMEM);
     CHECK_HOLDS(err.text, "histogram bins", "says what it was for");
     CHECK_HOLDS(err.text, "time series points", "says what it was for");
-    kvt_arena_fail_at(0);
+    scarce_arena_at(0);
     kvt_arena_release(&arena);
 }
 

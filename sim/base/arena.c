@@ -2,7 +2,6 @@
 #include "sim/base/arena.h"
 
 #include <pthread.h>
-#include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -16,13 +15,11 @@
 #define KEEPS true
 #endif
 
-static long arena_fail_countdown;
+static bool (*take_fails)(void);
 
-long kvt_arena_fail_at(long n)
+void kvt_arena_set_fails(bool (*fails)(void))
 {
-    long left = arena_fail_countdown;
-    arena_fail_countdown = n;
-    return left;
+    take_fails = fails;
 }
 
 /* ---- what a thread keeps ------------------------------------------------------------------ */
@@ -136,7 +133,7 @@ void *kvt_arena_take(struct kvt_arena *arena, size_t count, size_t size_bytes)
 {
     kvt_assert(arena->base != NULL);
     kvt_assert(size_bytes > 0);
-    if (arena_fail_countdown > 0 && --arena_fail_countdown == 0)
+    if (take_fails != NULL && take_fails())
         return NULL;
     if (count > (arena->limit - arena->used) / size_bytes)
         return NULL;

@@ -19,6 +19,7 @@
 #ifndef KVT_BASE_ARENA_H
 #define KVT_BASE_ARENA_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "sim/base/status.h"
@@ -49,8 +50,7 @@ enum kvt_status kvt_arena_get(struct kvt_arena *arena, size_t count, size_t size
 /* A copy of text in the arena, or NULL when it is full. */
 char *kvt_arena_text(struct kvt_arena *arena, const char *text);
 
-/* For tests: the call of number n (from 1) to take from any arena fails; 0 turns this off. What was
- * left to count before: 0 once it has failed. */
-long kvt_arena_fail_at(long n);
+/* For tests: each call to take from an arena asks `fails` whether it does; NULL: none does. */
+void kvt_arena_set_fails(bool (*fails)(void));
 
 #endif
