@@ -19,8 +19,8 @@
 #define HOST_BATCH 3e-4
 #define BATCH_MOST 256
 #define WARM_UP    0.1
-#define ROW_TIME   2.0 /* s, after which a row has fewer repeats */
-#define NOISE      (999983) /* values that are random; then the same again */
+#define ROW_TIME   2.0    /* s, after which a row has fewer repeats */
+#define NOISE      999983 /* values that are random; then the same again */
 #define COLD_LEAST ((int64_t)384 << 20)
 #define COLD_MOST  ((int64_t)1 << 30)
 

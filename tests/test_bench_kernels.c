@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #include "runtime/bench_job.h"
 #include "tests/check.h"
@@ -399,19 +398,15 @@ static void every_failure_ends_the_bench(void)
         {"gemm-peak", kvt_bench_all, 32, true},
         {"launch", kvt_bench_all, 32, false},
         {"gemm", kvt_bench_linears, 32, false},
-        {"int4-gemm", kvt_bench_linears, 32, false},
-        {"int4-experts", kvt_bench_experts, 32, false},
         {"gqa-decode", kvt_bench_attention, 96, false},
         {"mla-prefill", kvt_bench_attention, 32, false},
         {"append", kvt_bench_writes, 32, false},
         {"convert", kvt_bench_writes, 96, false},
-        {"elementwise", kvt_bench_elementwise, 32, false},
         {"tag-check", kvt_bench_tags, 32, false},
     };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         long ways = scarce_try(bench_part, &parts[i], parts[i].family, 0);
         CHECK_NOTE(ways > 6, parts[i].family);
-fprintf(stderr, "%s %ld %g\n", parts[i].family, ways, (double)clock() / CLOCKS_PER_SEC);
     }
 }
 
