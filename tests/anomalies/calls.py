@@ -87,7 +87,7 @@ def part_resume(world):
 
 def part_memory(world):
     for case in CASES:
-        if not world.full and not world.paths and case.name not in MEMORY:
+        if not case.memory or (not world.full and not world.paths and case.name not in MEMORY):
             continue
         # Of the hundreds of thousands that plans and fits make, some thousands.
         most = case.samples

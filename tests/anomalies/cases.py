@@ -11,11 +11,12 @@ QUICKSTART = "configs/examples/quickstart.yaml"
 class Case:
     """A command that writes. `$` in its arguments is the folder of its outputs, @ that of inputs."""
 
-    def __init__(self, name, arguments, files, journals=False, samples=6):
+    def __init__(self, name, arguments, files, journals=False, samples=6, memory=True):
         self.name = name
         self.arguments = shlex.split(arguments)
         self.files = files
         self.journals = journals  # may be left where it failed: the same command goes on
+        self.memory = memory  # its allocations fail too; else tests/test_scarce.c does it
         self.samples = samples  # of each kind of call in the short form; runs are of unequal length
 
 
@@ -95,7 +96,7 @@ MORE = [
          "--set 'run.until=20 s'", []),
     Case("inject-real", "inject configs/examples/faults-real.yaml --backend cpu --trials 1 -q "
          "--set 'fleet.decode.guard={choices: [none, {tag-inband: {bits: 32}}]}' "
-         "--set 'faults.kinds=[late-write, partial-transfer]'", []),
+         "--set 'faults.kinds=[late-write, partial-transfer]'", [], memory=False),
     Case("sweep-faults", "sweep configs/incidents/vllm-35219.yaml -q --set 'run.until=30 s' -o $/sweep.h5",
          ["sweep.h5"], journals=True),
     Case("report-split", "report @/split.h5 -o $/page.html", ["page.html"]),
