@@ -172,7 +172,7 @@ ifeq ($(MODE),release)
 RELEASE := all twins mutants cuda cuda-emulated $(B)/swarm $(B)/replay $(ANOMALIES)
 endif
 check-here: $(B)/kvtwin $(B)/check alone $(RELEASE)
-	$(Q)$(B)/check --slow
+	$(Q)tests/suites.sh $(B)/check
 	$(Q)tests/cli.sh $(B)/kvtwin
 	$(Q)tests/traces.sh $(B)/kvtwin
 	$(Q)tests/fixed.sh $(B)/kvtwin
@@ -284,7 +284,7 @@ coverage: ## branches of sim/ and runtime/ that the tests take; sources in build
 
 coverage-here: $(B)/kvtwin $(B)/check $(B)/replay $(B)/swarm $(ANOMALIES) $(if $(MPICC),$(B)/kvtwin-mpi.so)
 	$(Q)find $(B) -name '*.gcda' -delete
-	$(Q)echo $(COVER_SUITES) | xargs -n 1 -P $$(nproc) $(B)/check --slow >$(B)/check.log || { tail -n 40 $(B)/check.log; exit 1; }
+	$(Q)tests/suites.sh $(B)/check $(COVER_SUITES)
 	$(Q)for script in cli traces report completion; do tests/$$script.sh $(B)/kvtwin || exit 1; done
 	$(Q)tests/tutorial.sh $(B)/kvtwin docs/tutorial.md
 	$(Q)$(B)/replay
