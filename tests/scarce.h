@@ -48,7 +48,7 @@ typedef enum kvt_status scarce_run(void *context, struct kvt_err *err);
  * fail, in which the first does that it leads to. That is told as KVT_ENOMEM, of a wait as
  * KVT_EDEVICE, and nothing is left. A run may do without what it asked for, at most `unhurt` times.
  * Each run has a thread of its own, which begins with no arena; `context` is for `run`. Returns how
- * many of them there were; an optimised build tries every third. */
+ * many of them there were. */
 long scarce_try(scarce_run *run, void *context, const char *name, long unhurt);
 
 /* The call of number n (from 1) to take from any arena fails; 0: none. Not while watching. Returns
