@@ -139,8 +139,7 @@ static enum kvt_status buy_one_more(struct kvt_search *search, int64_t number,
             more->with.usd_per_h = usd >= 0 ? more->with.values[usd] : (double)NAN;
         }
     }
-    if (config->store != NULL)
-        kvt_config_release(config);
+    kvt_config_release(config);
     free(config);
     return status;
 }

@@ -70,6 +70,7 @@ enum kvt_status kvt_points_choose(const struct kvt_points *points, int64_t point
     int32_t count = given + domains + more_count;
     const char **sets = calloc((size_t)count + 1, sizeof *sets);
     char **own = calloc((size_t)domains + 1, sizeof *own);
+    memset(chosen, 0, sizeof *chosen);
     if (sets == NULL || own == NULL) {
         free(own);
         free(sets);

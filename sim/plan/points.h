@@ -38,9 +38,9 @@ void kvt_points_release(struct kvt_points *points);
 /* The choice that point takes of a domain, as a YAML value. */
 const char *kvt_points_text(const struct kvt_points *points, int64_t point, int32_t domain);
 
-/* The config of one point; more[0..more_count-1] are further sets over it. Release it after a
- * success. Any number of threads may choose at once. Some 0.2 ms. KVT_ECONFIG where the choices
- * contradict each other. */
+/* The config of one point; more[0..more_count-1] are further sets over it. Release it; after a
+ * failure it is empty. Any number of threads may choose at once. Some 0.2 ms. KVT_ECONFIG where the
+ * choices contradict each other. */
 enum kvt_status kvt_points_choose(const struct kvt_points *points, int64_t point,
                                   const char *const more[], int32_t more_count,
                                   struct kvt_config *chosen, struct kvt_err *err);
