@@ -13,7 +13,7 @@ set -eu
 objects=$1
 gcovr --root . --filter sim/ --filter runtime/ --exclude runtime/device_cuda.c \
     --exclude-branches-by-pattern '.*kvt_(assert|assert_slow|unreachable)\(.*' --exclude-lines-by-pattern '.*kvt_unreachable\(.*' \
-    --branches --html-details "$objects/index.html" --json "$objects/branches.json" \
+    --gcov-ignore-parse-errors --branches --html-details "$objects/index.html" --json "$objects/branches.json" \
     "$objects/sim" "$objects/runtime" >"$objects/gcovr.log" 2>&1 || {
     cat "$objects/gcovr.log" >&2
     exit 1
