@@ -210,7 +210,7 @@ static void cpu_int4_pack(struct kvt_device *device, const struct kvt_int4_plain
     PASS(family##_gemm, struct kvt_gemm, kvt_##family##_gemm, kvt_gemm_check)                      \
     PASS(family##_attention, struct kvt_attention_call, kvt_##family##_attention, NO_CHECK)        \
     PASS(family##_append, struct kvt_kv_append, kvt_##family##_kv_append, NO_CHECK)                \
-    PASS(family##_convert, struct kvt_kv_convert, kvt_##family##_kv_convert, kvt_kv_convert_check) \
+    PASS(family##_convert, struct kvt_kv_convert, kvt_##family##_kv_convert, NO_CHECK)             \
     PASS(family##_tag_check, struct kvt_tag_check, kvt_##family##_tag_check, kvt_tag_check_check)  \
     PASS(family##_rope, struct kvt_rope, kvt_##family##_rope, NO_CHECK)                            \
     PASS(family##_combine, struct kvt_combine, kvt_##family##_combine, NO_CHECK)                   \

@@ -40,6 +40,16 @@ static char *text_at(hid_t file, const char *object, const char *name, enum kvt_
     return text;
 }
 
+/* The one value of an attribute; a damaged file may say that it has more. */
+static bool read_one(hid_t attribute, hid_t type, void *value)
+{
+    hid_t space = H5Aget_space(attribute);
+    bool one = space >= 0 && H5Sget_simple_extent_npoints(space) == 1;
+    if (space >= 0)
+        H5Sclose(space);
+    return one && H5Aread(attribute, type, value) >= 0;
+}
+
 static enum kvt_status check_layout(const struct kvt_run_reader *reader, struct kvt_err *err)
 {
     enum kvt_status why;
@@ -52,7 +62,7 @@ static enum kvt_status check_layout(const struct kvt_run_reader *reader, struct 
         return bad_file(reader, "is an HDF5 file, but not one of a kvtwin run", err);
     int layout = 0;
     hid_t attribute = H5Aopen(reader->file, "layout", H5P_DEFAULT);
-    bool known = attribute >= 0 && H5Aread(attribute, H5T_NATIVE_INT, &layout) >= 0;
+    bool known = attribute >= 0 && read_one(attribute, H5T_NATIVE_INT, &layout);
     if (attribute >= 0)
         H5Aclose(attribute);
     if (!known || layout != KVT_RUN_LAYOUT)
@@ -272,7 +282,7 @@ static herr_t add_value(hid_t at, const char *name, const H5A_info_t *info, void
         snprintf(value->text, sizeof value->text, "%.127s", fine ? text : "");
         free(text);
     } else if (fine && (kind == H5T_INTEGER || kind == H5T_FLOAT)) {
-        fine = H5Aread(attribute, H5T_NATIVE_DOUBLE, &value->number) >= 0;
+        fine = read_one(attribute, H5T_NATIVE_DOUBLE, &value->number);
     }
     if (space >= 0)
         H5Sclose(space);
