@@ -100,7 +100,7 @@ enum kvt_status kvt_reproduce_capacity(const char *path, struct kvt_reproduced_l
             status = add_supported(list, &row, err);
             continue;
         }
-        if (row.status != KVT_OK && row.status != KVT_ECONFIG) {
+        if (kvt_server_ends(&row)) {
             status = kvt_err_set(err, row.status, "%s", row.reason);
             break;
         }

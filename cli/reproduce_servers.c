@@ -334,7 +334,9 @@ enum kvt_status kvt_reproduce_server_config(const char *path, const char *row_id
         struct kvt_server_load load;
         struct kvt_where where = kvt_table_where(&table, i);
         if (!kvt_server_read(&row) || !kvt_server_load_read(&row, &load, guess)) {
-            status = kvt_err_at(err, KVT_ECONFIG, where, "unsupported: %s", row.reason);
+            status = kvt_server_ends(&row)
+                         ? kvt_err_at(err, row.status, where, "%s", row.reason)
+                         : kvt_err_at(err, KVT_ECONFIG, where, "unsupported: %s", row.reason);
             break;
         }
         *text = kvt_server_config(&row, &load);

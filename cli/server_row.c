@@ -281,7 +281,7 @@ static bool read_shape(struct kvt_server_row *row)
     if (model[0] == '\0')
         return kvt_server_refuse(row, "no model is named");
     row->status = kvt_model_load(&row->model, model, &why);
-    if (row->status != KVT_OK && row->status != KVT_ECONFIG)
+    if (kvt_server_ends(row))
         return kvt_server_refuse(row, "%.150s", why.text);
     if (row->status != KVT_OK)
         return kvt_server_refuse(row, "the model \"%.80s\" is not one of configs/models", model);
@@ -320,6 +320,11 @@ bool kvt_server_read(struct kvt_server_row *row)
            read_layout(row) && read_fraction(row) &&
            kvt_server_count(row, "page_or_block_tokens", 0, &row->want.page_tokens) &&
            kvt_server_count(row, "max_model_len", 0, &row->want.max_model_len);
+}
+
+bool kvt_server_ends(const struct kvt_server_row *row)
+{
+    return row->status != KVT_OK && row->status != KVT_ECONFIG;
 }
 
 double kvt_server_outcome(const struct kvt_server_row *row, const char *column)

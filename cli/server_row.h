@@ -31,6 +31,9 @@ struct kvt_server_row {
 /* Read the inputs of row `index`; table and index are set, all else zero. */
 bool kvt_server_read(struct kvt_server_row *row);
 
+/* Whether a row that was refused ends the command: its files could not be read (status, reason). */
+bool kvt_server_ends(const struct kvt_server_row *row);
+
 /* The field of a column, "" where it is empty or not there. */
 const char *kvt_server_field(const struct kvt_server_row *row, const char *column);
 

@@ -112,7 +112,7 @@ void kvt_server_run(const struct kvt_table *table, int32_t index, const struct k
     row->index = index;
     if (!kvt_server_read(row) || !kvt_server_load_read(row, &load, how->guess)) {
         snprintf(run->reason, sizeof run->reason, "%s", row->reason);
-        if (row->status != KVT_OK && row->status != KVT_ECONFIG)
+        if (kvt_server_ends(row))
             run->status = kvt_err_set(&run->err, row->status, "%s", row->reason);
         free(row);
         return;
