@@ -282,7 +282,7 @@ static herr_t add_value(hid_t at, const char *name, const H5A_info_t *info, void
         snprintf(value->text, sizeof value->text, "%.127s", fine ? text : "");
         free(text);
     } else if (fine && (kind == H5T_INTEGER || kind == H5T_FLOAT)) {
-        fine = read_one(attribute, H5T_NATIVE_DOUBLE, &value->number);
+        fine = H5Aread(attribute, H5T_NATIVE_DOUBLE, &value->number) >= 0;
     }
     if (space >= 0)
         H5Sclose(space);
