@@ -7,11 +7,12 @@ static bool (*fails)(void);
 static struct kvt_device_ops table[KVT_BACKEND_COUNT]; /* of the devices opened last */
 static const struct kvt_device_ops *real[KVT_BACKEND_COUNT];
 
-/* The real one, as the linker names it. */
+/* The real one, as the linker names it. NOLINTBEGIN(*reserved-identifier,cert-dcl*) */
 enum kvt_status __real_kvt_device_open(struct kvt_device *device, enum kvt_backend backend,
                                        int64_t limit, struct kvt_err *err);
 enum kvt_status __wrap_kvt_device_open(struct kvt_device *device, enum kvt_backend backend,
                                        int64_t limit, struct kvt_err *err);
+/* NOLINTEND(*reserved-identifier,cert-dcl*) */
 
 static enum kvt_status wait(struct kvt_device *device, struct kvt_err *err)
 {

@@ -65,6 +65,7 @@
     X(tag_check)        \
     X(elementwise)      \
     X(runtime)          \
+    X(runtime_refusals) \
     X(fault_trial)      \
     X(scarce)           \
     X(scarce_files)     \

@@ -7,6 +7,7 @@
 
 #include "runtime/drive.h"
 #include "tests/check.h"
+#include "tests/devices.h"
 #include "tests/runtime/fleets.h"
 
 static const char disaggregated[] = FLEETS_DISAGGREGATED("13", "8", "60", "40");
@@ -15,6 +16,7 @@ static const char colocated[] = FLEETS_COLOCATED("12", "8", "50", "40");
 struct how { /* a world is made; zeroed: the plain kernels, nothing wrong */
     enum kvt_backend backend;
     const struct kvt_stale *stale;
+    bool apart;              /* the host does not see the memory of the devices */
     bool poisoned_pages;     /* pages hold NaN before they are written */
     bool poisoned_weights;   /* a norm of the last replica's first layer is NaN */
     enum kvt_status ends_as; /* after so many steps */
@@ -73,7 +75,9 @@ static bool run_as(struct world *world, const char *text, const char *const sets
         err);
     if (err.status != KVT_OK)
         return false;
+    devices_are(how->apart, NULL);
     CHECK_OK(kvt_runtime_init(&world->runtime, &world->config, &want, &err), err);
+    devices_are(false, NULL);
     if (err.status != KVT_OK)
         return false;
     if (how->stale != NULL)
@@ -405,6 +409,28 @@ static void what_pages_held_before_never_shows(void)
     }
 }
 
+static void tokens_do_not_depend_on_whose_memory_it_is(void)
+{
+    static const char *const texts[] = {disaggregated, colocated};
+    static struct world seen, unseen;
+    for (size_t i = 0; i < 2; i++) {
+        const struct how how = {.backend = KVT_BACKEND_CPU};
+        const struct how apart = {.backend = KVT_BACKEND_CPU, .apart = true};
+        bool ran = run_as(&seen, texts[i], NULL, 0, &how);
+        ran = run_as(&unseen, texts[i], NULL, 0, &apart) && ran;
+        if (ran) {
+            const struct kvt_device *device = &unseen.runtime.replicas[0].device;
+            CHECK(!device->ops->host_memory);
+            CHECK_NOTE(device->peak > seen.runtime.replicas[0].device.peak, "room for the copies");
+            CHECK_I64(different(&seen, &unseen), 0, "requests with other tokens");
+            CHECK_NOTE(preemptions(&unseen) > 0, "with retractions");
+            CHECK_I64(unseen.runtime.counts.failures, 0, "tags");
+        }
+        end_world(&unseen);
+        end_world(&seen);
+    }
+}
+
 static void weights_that_are_not_finite_are_told(void)
 {
     static struct world world;
@@ -455,98 +481,6 @@ static void a_replay_makes_the_recorded_decisions(void)
     end_world(&world);
 }
 
-static void what_cannot_run_is_refused(void)
-{
-    static const struct {
-        const char *set, *message;
-        enum kvt_status status;
-    } rows[] = {
-        {"fleet.prefill.parallel.tp=2", "the runtime wants one GPU a replica", KVT_ECONFIG},
-        {"fleet.decode.draft_tokens=1", "no speculative decoding", KVT_ECONFIG},
-        {"fleet.decode.kv=nvfp4", "no kernel reads it", KVT_ECONFIG},
-        {"fleet.decode.kv=fp8", "want fp8-scaled", KVT_ECONFIG},
-        {"fleet.decode.page_tokens=32", "pages are handed over one by one", KVT_ECONFIG},
-        {"fleet.prefill.weights=mxfp4", "no kernel for mxfp4 weights", KVT_ECONFIG},
-        {"model=qwen3-0.6b", "norms of q and k", KVT_ECONFIG},
-        {"fleet.decode.guard={tag-inband: {bits: 32, check: before-read}}",
-         "tags beside the pages (guard tag-side)", KVT_ECONFIG},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct kvt_config config;
-        struct kvt_runtime runtime;
-        struct kvt_err err = {0};
-        struct kvt_runtime_want want = {.backend = KVT_BACKEND_REFERENCE, .repeats = 1};
-        const char *sets[] = {"fleet.prefill.gpu=h100-sxm", "fleet.decode.gpu=h100-sxm",
-                              rows[i].set};
-        bool large = strncmp(rows[i].set, "model", 5) == 0;
-        CHECK_OK(kvt_config_parse(&config, "c.yaml", disaggregated, strlen(disaggregated), "",
-                                  large ? sets : sets + 2, large ? 3 : 1, &err),
-                 err);
-        CHECK_FAILS(kvt_runtime_init(&runtime, &config, &want, &err), err, rows[i].status);
-        CHECK_HOLDS(err.text, rows[i].message, rows[i].set);
-        kvt_config_release(&config);
-    }
-}
-
-/* Each thing that a model may have and the engines do not run, alone. */
-static void refuse(const struct kvt_model *model, const char *message, const char *change)
-{
-    struct kvt_device device;
-    struct kvt_model_weights weights;
-    struct kvt_err err = {0};
-    CHECK_OK(kvt_device_open(&device, KVT_BACKEND_CPU, 1 << 20, &err), err);
-    CHECK_FAILS(kvt_weights_load(&weights, &device, model, 1, &err), err, KVT_ECONFIG);
-    CHECK_HOLDS(err.text, message, change);
-    kvt_device_close(&device);
-}
-
-#define REFUSED(base, change, message)                                                             \
-    do {                                                                                           \
-        static struct kvt_model model_;                                                            \
-        model_ = (base);                                                                           \
-        model_.change;                                                                             \
-        refuse(&model_, message, #change);                                                         \
-    } while (0)
-
-static void models_that_cannot_run_are_refused_for_a_reason(void)
-{
-    static struct kvt_model gqa, mla;
-    struct kvt_err err = {0};
-    CHECK_OK(kvt_model_load(&gqa, "tests/runtime/tiny-gqa.yaml", &err), err);
-    CHECK_OK(kvt_model_load(&mla, "tests/runtime/tiny-mla.yaml", &err), err);
-    REFUSED(gqa, vision_params = 1, "vision towers");
-    REFUSED(gqa, head = KVT_WEIGHTS_MXFP4, "no kernel for mxfp4 weights");
-    REFUSED(gqa, groups[0].attention.kind = KVT_ATTENTION_NONE, "layers without attention");
-    REFUSED(gqa, groups[0].attention.window = 128, "sliding windows");
-    REFUSED(mla, groups[0].attention.index_heads = 4, "sparse attention");
-    REFUSED(gqa, groups[0].attention.qkv_bias = true, "biases, norms of q and k");
-    REFUSED(gqa, groups[0].attention.o_bias = true, "biases, norms of q and k");
-    REFUSED(gqa, groups[0].attention.sinks = true, "biases, norms of q and k");
-    REFUSED(gqa, groups[0].attention.v_is_k = true, "biases, norms of q and k");
-    REFUSED(gqa, groups[0].attention.output_gate = true, "biases, norms of q and k");
-    REFUSED(gqa, groups[0].attention.v_dim = 32, "a v of another width than k");
-    REFUSED(mla, groups[0].attention.kv_lora = 256, "a latent other than 512 + 64");
-    REFUSED(mla, groups[0].attention.rope = 32, "a latent other than 512 + 64");
-    REFUSED(gqa, groups[0].dtype[KVT_MATRIX_K] = KVT_WEIGHTS_FP8, "q, k and v of one dtype");
-    REFUSED(gqa, groups[0].dtype[KVT_MATRIX_V] = KVT_WEIGHTS_FP8, "q, k and v of one dtype");
-    REFUSED(mla, groups[0].dtype[KVT_MATRIX_KV_A] = KVT_WEIGHTS_FP8, "q, k and v of one dtype");
-    REFUSED(mla, groups[0].dtype[KVT_MATRIX_Q_B] = KVT_WEIGHTS_MXFP4, "no kernel for mxfp4");
-    REFUSED(gqa, groups[0].dtype[KVT_MATRIX_O] = KVT_WEIGHTS_NVFP4, "no kernel for nvfp4 weights");
-    REFUSED(gqa, groups[0].dtype[KVT_MATRIX_GATE_UP] = KVT_WEIGHTS_MXFP4, "no kernel for mxfp4");
-    REFUSED(gqa, groups[0].dtype[KVT_MATRIX_DOWN] = KVT_WEIGHTS_MXFP4, "no kernel for mxfp4");
-    REFUSED(mla, groups[1].dtype[KVT_MATRIX_ROUTER] = KVT_WEIGHTS_MXFP4, "no kernel for mxfp4");
-    REFUSED(mla, groups[1].dtype[KVT_MATRIX_EXPERT_GATE_UP] = KVT_WEIGHTS_MXFP4, "no kernel");
-    REFUSED(mla, groups[1].dtype[KVT_MATRIX_EXPERT_DOWN] = KVT_WEIGHTS_MXFP4, "no kernel");
-    REFUSED(mla, groups[1].dtype[KVT_MATRIX_SHARED_GATE_UP] = KVT_WEIGHTS_MXFP4, "no kernel");
-    REFUSED(mla, groups[1].dtype[KVT_MATRIX_SHARED_DOWN] = KVT_WEIGHTS_MXFP4, "no kernel");
-    REFUSED(gqa, groups[0].mlp.gated = false, "gated MLPs without biases");
-    REFUSED(gqa, groups[0].mlp.bias = true, "gated MLPs without biases");
-    REFUSED(gqa, groups[0].mlp.inter = 0, "gated MLPs without biases");
-    REFUSED(mla, groups[1].attention.heads = 8, "layers that attend differently");
-    gqa.groups[0].dtype[KVT_MATRIX_DOWN] = KVT_WEIGHTS_INT4_G128;
-    REFUSED(gqa, groups[0].mlp.inter = 160, "down has 160 columns, want a multiple of the group");
-}
-
 /* Weights in FP8 with a scale a row: by both backends, of dense layers and of experts. */
 static void weights_in_fp8_run(void)
 {
@@ -590,11 +524,10 @@ const struct check_test check_runtime[] = {
     {"fast kernels repeat themselves", fast_kernels_repeat_themselves, false},
     {"fast kernels say what the plain ones say", fast_kernels_say_what_the_plain_ones_say, false},
     {"what pages held before never shows", what_pages_held_before_never_shows, false},
+    {"tokens do not depend on whose memory it is", tokens_do_not_depend_on_whose_memory_it_is,
+     false},
     {"weights that are not finite are told", weights_that_are_not_finite_are_told, false},
     {"a replay makes the recorded decisions", a_replay_makes_the_recorded_decisions, false},
-    {"what cannot run is refused", what_cannot_run_is_refused, false},
-    {"models that cannot run are refused for a reason",
-     models_that_cannot_run_are_refused_for_a_reason, false},
     {"weights in FP8 run", weights_in_fp8_run, false},
     {NULL, NULL, false},
 };
