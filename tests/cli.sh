@@ -126,6 +126,14 @@ name="the check of a long config on stdin"
 { cat "$config"; yes '# no more to say' | head -n 20000; } | "$kvtwin" config check - >"$work/out" \
     2>"$work/err" || fail "$(head -n 3 "$work/err")"
 out_has "stdin: ok"
+name="the check of a config on stdin, with a byte order mark, as gzip"
+{ printf '\357\273\277'; cat "$config"; } | gzip -c | "$kvtwin" config check - >"$work/out" \
+    2>"$work/err" || fail "$(head -n 3 "$work/err")"
+out_has "stdin: ok"
+name="the check of a folder as stdin"
+"$kvtwin" config check - <"$work" >"$work/out" 2>"$work/err"
+test $? = 4 || fail "want exit 4"
+err_has "kvtwin: stdin: cannot read: "
 run "the check of nothing" 2 config check
 run "an unknown page" 2 config referenc
 run "a page with too many operands" 2 config keys more

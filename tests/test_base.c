@@ -175,7 +175,11 @@ static void an_arena_after_another_is_as_new(void)
 static void file_put(const char *path, const char *text)
 {
     FILE *file = fopen(path, "w");
-    CHECK(file != NULL && fputs(text, file) >= 0 && fclose(file) == 0);
+    CHECK(file != NULL);
+    if (file == NULL)
+        return;
+    CHECK(fputs(text, file) >= 0);
+    CHECK_I64(fclose(file), 0, path);
 }
 
 static void check_file(const char *path, const char *want)
@@ -185,6 +189,20 @@ static void check_file(const char *path, const char *want)
     CHECK_OK(kvt_text_read(path, 1000, &text, &err), err);
     CHECK_TEXT(text.bytes, want, "contents");
     kvt_text_free(&text);
+}
+
+static void a_byte_order_mark_is_no_text(void)
+{
+    static const char *const rows[][2] = {{"\xef\xbb\xbf{}", "{}"},
+                                          {"\xef\xbb\xbf", ""},
+                                          {"\xef\xbb", "\xef\xbb"},
+                                          {"", ""},
+                                          {"a\xef\xbb\xbf", "a\xef\xbb\xbf"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        file_put(check_temp("mark.txt"), rows[i][0]);
+        check_file(check_temp("mark.txt"), rows[i][1]);
+    }
+    remove(check_temp("mark.txt"));
 }
 
 static void what_a_killed_run_left_is_overwritten(void)
@@ -248,6 +266,7 @@ const struct check_test check_base[] = {
     {"an error collects ten messages", an_error_collects_ten_messages, false},
     {"an arena is zeroed, aligned and bounded", an_arena_is_zeroed_aligned_and_bounded, false},
     {"an arena after another is as new", an_arena_after_another_is_as_new, false},
+    {"a byte order mark is no text", a_byte_order_mark_is_no_text, false},
     {"what a killed run left is overwritten", what_a_killed_run_left_is_overwritten, false},
     {"an output that another run writes is refused", an_output_that_another_run_writes_is_refused,
      false},

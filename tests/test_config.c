@@ -97,7 +97,7 @@ static void aliases_of_other_engines_mean_our_keys(void)
 
 static void line_ends_anchors_and_merges_are_understood(void)
 {
-    struct kvt_config c = parse_good("\xef\xbb\xbfmodel: m\r\nfleet:\r\n"
+    struct kvt_config c = parse_good("model: m\r\nfleet:\r\n"
                                      "  prefill: &role\r\n    gpu: {name: g, memory: 96 GiB}\r\n"
                                      "    parallel: &p {tp: 8}\r\n"
                                      "  decode:\r\n    <<: *role\r\n    kv: fp8\r\n"

@@ -16,21 +16,20 @@
 #include "sim/base/assert.h"
 #include "sim/base/spelling.h"
 
-enum kvt_status kvt_text_read(const char *path, size_t limit, struct kvt_text *text,
-                              struct kvt_err *err)
+/* What a file begins with that is no text, if it does: the byte order mark of UTF-8. */
+static size_t drop_mark(char *bytes, size_t count)
 {
-    struct stat info;
-    struct kvt_where where = {.file = path};
-    if (stat(path, &info) != 0)
-        return kvt_err_at(err, KVT_EIO, where, "cannot open: %s", strerror(errno));
-    if (S_ISDIR(info.st_mode))
-        return kvt_err_at(err, KVT_EIO, where, "want a file, got a folder");
-    errno = ENOMEM;                   /* what gzopen lacks where it sets no errno */
-    gzFile file = gzopen(path, "rb"); /* reads plain files as they are */
-    if (file == NULL)
-        return kvt_err_at(err, errno == ENOMEM ? KVT_ENOMEM : KVT_EIO, where, "cannot open: %s",
-                          strerror(errno));
-    size_t room = (size_t)info.st_size + 1, used = 0;
+    if (count < 3 || memcmp(bytes, "\xef\xbb\xbf", 3) != 0)
+        return count;
+    memmove(bytes, bytes + 3, count - 3);
+    return count - 3;
+}
+
+/* All that file has, which is closed; room: bytes that are expected. */
+static enum kvt_status read_all(gzFile file, struct kvt_where where, size_t room, size_t limit,
+                                struct kvt_text *text, struct kvt_err *err)
+{
+    size_t used = 0;
     if (room < 4096)
         room = 4096;
     if (room > limit + 1)
@@ -72,9 +71,41 @@ enum kvt_status kvt_text_read(const char *path, size_t limit, struct kvt_text *t
         free(bytes);
         return status;
     }
+    used = drop_mark(bytes, used);
     bytes[used] = '\0';
     *text = (struct kvt_text){.bytes = bytes, .count = used};
     return KVT_OK;
+}
+
+enum kvt_status kvt_text_read(const char *path, size_t limit, struct kvt_text *text,
+                              struct kvt_err *err)
+{
+    struct stat info;
+    struct kvt_where where = {.file = path};
+    if (stat(path, &info) != 0)
+        return kvt_err_at(err, KVT_EIO, where, "cannot open: %s", strerror(errno));
+    if (S_ISDIR(info.st_mode))
+        return kvt_err_at(err, KVT_EIO, where, "want a file, got a folder");
+    errno = ENOMEM;                   /* what gzopen lacks where it sets no errno */
+    gzFile file = gzopen(path, "rb"); /* reads plain files as they are */
+    if (file == NULL)
+        return kvt_err_at(err, errno == ENOMEM ? KVT_ENOMEM : KVT_EIO, where, "cannot open: %s",
+                          strerror(errno));
+    return read_all(file, where, (size_t)info.st_size + 1, limit, text, err);
+}
+
+enum kvt_status kvt_stdin_read(size_t limit, struct kvt_text *text, struct kvt_err *err)
+{
+    struct kvt_where where = {.file = "stdin"};
+    int own = dup(STDIN_FILENO);
+    if (own < 0)
+        return kvt_err_at(err, KVT_EIO, where, "cannot read: %s", strerror(errno));
+    gzFile file = gzdopen(own, "rb");
+    if (file == NULL) {
+        close(own);
+        return kvt_err_at(err, KVT_ENOMEM, where, "no memory to read it");
+    }
+    return read_all(file, where, 0, limit, text, err);
 }
 
 void kvt_text_free(struct kvt_text *text)

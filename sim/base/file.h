@@ -17,8 +17,9 @@
 
 #include "sim/base/status.h"
 
-/* The bytes of a file, plain or gzip, with one zero byte after them. Free with kvt_text_free. Files
- * over limit bytes (decompressed) are a KVT_ELIMIT. */
+/* The bytes of a file, plain or gzip, without the byte order mark that it may begin with, and one
+ * zero byte after them. Free with kvt_text_free. Files over limit bytes (decompressed) are a
+ * KVT_ELIMIT. */
 struct kvt_text {
     char *bytes; /* owned */
     size_t count;
@@ -26,6 +27,7 @@ struct kvt_text {
 
 enum kvt_status kvt_text_read(const char *path, size_t limit, struct kvt_text *text,
                               struct kvt_err *err);
+enum kvt_status kvt_stdin_read(size_t limit, struct kvt_text *text, struct kvt_err *err);
 void kvt_text_free(struct kvt_text *text);
 
 /* An output on its way. Libraries that open files themselves (HDF5) write to temp_path. */

@@ -564,10 +564,6 @@ enum kvt_status kvt_yaml_parse(struct kvt_arena *arena, const char *file, const 
     if (count > KVT_YAML_BYTES)
         return kvt_err_set(err, KVT_ELIMIT, "%s: is larger than the limit of %zu bytes", file,
                            KVT_YAML_BYTES);
-    if (count >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) { /* a byte order mark is no text */
-        text += 3;
-        count -= 3;
-    }
     struct builder b = {
         .arena = arena, .file = file, .text = text, .count = count, .inside = inside, .err = err};
     if (!yaml_parser_initialize(&b.parser))

@@ -123,38 +123,14 @@ enum kvt_status kvt_config_parse(struct kvt_config *config, const char *name, co
     return KVT_OK;
 }
 
-static enum kvt_status stdin_read(struct kvt_text *text, struct kvt_err *err)
-{
-    size_t room = 65536, used = 0;
-    char *bytes = malloc(room + 1);
-    while (bytes != NULL) {
-        size_t got = fread(bytes + used, 1, room - used, stdin);
-        used += got;
-        if (got == 0 || used > KVT_YAML_BYTES)
-            break;
-        if (used < room)
-            continue;
-        room *= 2;
-        char *grown = realloc(bytes, room + 1);
-        if (grown == NULL)
-            free(bytes);
-        bytes = grown;
-    }
-    if (bytes == NULL)
-        return kvt_err_set(err, KVT_ENOMEM, "stdin: no memory to read it");
-    bytes[used] = '\0';
-    *text = (struct kvt_text){.bytes = bytes, .count = used};
-    return ferror(stdin) ? kvt_err_set(err, KVT_EIO, "stdin: cannot read") : KVT_OK;
-}
-
 enum kvt_status kvt_config_load(struct kvt_config *config, const char *path,
                                 const char *const sets[], int32_t set_count, struct kvt_err *err)
 {
     struct kvt_text text = {0};
     bool is_stdin = strcmp(path, "-") == 0;
     memset(config, 0, sizeof *config);
-    enum kvt_status status =
-        is_stdin ? stdin_read(&text, err) : kvt_text_read(path, KVT_YAML_BYTES, &text, err);
+    enum kvt_status status = is_stdin ? kvt_stdin_read(KVT_YAML_BYTES, &text, err)
+                                      : kvt_text_read(path, KVT_YAML_BYTES, &text, err);
     char *folder = is_stdin ? strdup("") : kvt_path_folder(path);
     if (status == KVT_OK && folder == NULL)
         status = kvt_err_set(err, KVT_ENOMEM, "%s: no memory for the configuration", path);

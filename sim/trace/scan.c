@@ -20,8 +20,7 @@ enum kvt_status kvt_scan_begin(struct kvt_scan *scan, const char *file, const ch
                                size_t count, struct kvt_err *err)
 {
     kvt_assert(text[count] == '\0');
-    size_t skip = count >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
-    *scan = (struct kvt_scan){.file = file, .next = text + skip, .limit = text + count};
+    *scan = (struct kvt_scan){.file = file, .next = text, .limit = text + count};
     const char *zero = memchr(text, '\0', count);
     if (zero == NULL)
         return KVT_OK;

@@ -35,8 +35,8 @@ struct kvt_moment {
     int64_t s, ticks;
 };
 
-/* Start on text[0..count-1]; text[count] is 0. Skips a UTF-8 byte order mark; refuses zero bytes
- * with their place. Borrows both. */
+/* Start on text[0..count-1]; text[count] is 0. Zero bytes are refused with their place. Borrows
+ * both. */
 enum kvt_status kvt_scan_begin(struct kvt_scan *scan, const char *file, const char *text,
                                size_t count, struct kvt_err *err);
 
