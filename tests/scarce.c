@@ -36,7 +36,7 @@ static struct path {
 } path_list[SITES], failing_path; /* in order; the one whose first call fails, hash 0: none */
 static long path_count;
 
-/* The real ones, as the linker names them. */
+/* The real ones, as the linker names them. NOLINTBEGIN(*reserved-identifier,cert-dcl*) */
 void *__real_malloc(size_t bytes);
 void *__real_calloc(size_t number, size_t bytes);
 void *__real_realloc(void *block, size_t bytes);
@@ -56,6 +56,7 @@ FILE *__wrap_open_memstream(char **text, size_t *bytes);
 void *__wrap_mmap(void *at, size_t bytes, int access, int flags, int file, off_t offset);
 int __wrap_munmap(void *memory, size_t bytes);
 void __wrap_free(void *block);
+/* NOLINTEND(*reserved-identifier,cert-dcl*) */
 
 static void enter(void)
 {

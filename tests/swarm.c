@@ -124,15 +124,24 @@ static bool faults_are_equal(void)
 
 /* ---- the frame ---------------------------------------------------------------------------- */
 
+static char last_words[2][256]; /* of the world that runs: if it aborts, if it never ends */
+
+static void write_last_words(void)
+{
+    for (int i = 0; i < 2; i++)
+        snprintf(last_words[i], sizeof last_words[i], "world %llu %s; again: %s %llu 1\n",
+                 (unsigned long long)world.seed, i == 0 ? "aborts" : "never ends", program,
+                 (unsigned long long)world.seed);
+}
+
 /* A broken invariant aborts, a world may never end: say which. */
 static void on_signal(int signal_number)
 {
-    char text[256];
-    int length = snprintf(text, sizeof text, "world %llu %s; again: %s %llu 1\n",
-                          (unsigned long long)world.seed,
-                          signal_number == SIGVTALRM ? "never ends" : "aborts", program,
-                          (unsigned long long)world.seed);
-    if (write(STDOUT_FILENO, text, (size_t)length) < 0 || signal_number == SIGVTALRM)
+    const char *words = last_words[signal_number == SIGVTALRM];
+    size_t bytes = 0;
+    while (words[bytes] != '\0')
+        bytes++;
+    if (write(STDOUT_FILENO, words, bytes) < 0 || signal_number == SIGVTALRM)
         _exit(1);
 }
 
@@ -140,6 +149,7 @@ static bool is_world_right(uint64_t seed, bool steps_only)
 {
     struct world_outcome macro;
     world_draw(&world, seed);
+    write_last_words();
     kvt_paranoid = !steps_only && world_pages(&world) <= CHECKED_PAGES;
     setitimer(ITIMER_VIRTUAL, &(struct itimerval){.it_value = {.tv_sec = 60}}, NULL);
     bool right = steps_are_equal(&macro);

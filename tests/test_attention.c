@@ -94,7 +94,7 @@ static void split_covers(void)
         int32_t page_tokens = 1 << kvt_stream_below(&random, 8);
         int32_t overhead = (int32_t)kvt_stream_below(&random, 7);
         uint64_t longest = UINT64_C(1) << kvt_stream_below(&random, 15);
-        int32_t context[20];
+        int32_t context[20] = {0};
         for (int32_t row = 0; row < rows; row++)
             context[row] = world % 7 ? (int32_t)kvt_stream_below(&random, longest) : 0;
         struct kvt_split split = split_new(20, units, workers);

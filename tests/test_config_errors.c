@@ -335,7 +335,7 @@ static void what_is_too_large_is_a_limit(void)
     CHECK_FAILS(parse(&c, text, NULL, 0, &err), err, KVT_ELIMIT);
     CHECK_TEXT(err.text, "c.yaml:1:65: more than 64 levels", "depth");
     size_t used = (size_t)snprintf(text, sizeof text, "a: &a [x,x,x,x,x,x,x,x,x,x]\n");
-    for (char name = 'b'; name < 'k'; name++)
+    for (int name = 'b'; name < 'k'; name++)
         used += (size_t)snprintf(
             text + used, sizeof text - used, "%c: &%c [*%c,*%c,*%c,*%c,*%c,*%c,*%c,*%c]\n", name,
             name, name - 1, name - 1, name - 1, name - 1, name - 1, name - 1, name - 1, name - 1);

@@ -114,7 +114,7 @@ static void experts_hit_follow_the_closed_form(void)
     CHECK_CLOSE(kvt_experts_hit(384, 8, 64, 0.7), 8 + 0.7 * (284.2 - 8), 1e-3, "skewed");
     CHECK_CLOSE(kvt_experts_hit(384, 8, 4096, 0.7), 384.0, 1e-6, "every expert, whatever the skew");
     double last = 0.0;
-    for (double m = 1; m < 2000; m += 1) {
+    for (int m = 1; m < 2000; m++) {
         double hit = kvt_experts_hit(256, 8, m, 0.5);
         CHECK_NOTE(hit >= last && hit <= 256.0, "more tokens never hit fewer");
         last = hit;
@@ -246,7 +246,7 @@ static void layouts_split_and_exchange_what_they_should(void)
     CHECK_NOTE(pp < ep, "a microbatch is lighter than the batch");
     shape.layout = (struct kvt_layout){8, 1, 1, 1, 8};
     decode_ms(&model, &shape, &c, 64, 4096);
-    CHECK_CLOSE(kernel_named("mla decode")->work.context, 64 * 4096 / 8, 1e-12, "DCP");
+    CHECK_CLOSE(kernel_named("mla decode")->work.context, 64 * 4096 / 8.0, 1e-12, "DCP");
     CHECK_CLOSE(kernel_named("mla decode")->work.dim[KVT_DIM_HEADS], 128, 1e-12, "DCP");
     CHECK(kernel_named("dcp gather q") != NULL);
     kvt_calibration_release(&c);
@@ -278,10 +278,10 @@ static void a_frozen_table_follows_the_list(void)
         struct kvt_step_shape shape = cost_tensor_parallel(8, KVT_KV_FP8);
         cost_freeze(&f, &models[i], &shape, &c, 300);
         for (int32_t b = 1; b <= 300; b = b * 3 / 2 + 1)
-            for (double s = 1; s < 200000; s = s * 3 + 7) {
-                double want = decode_ms(&models[i], &shape, &c, b, s);
-                double w = fmin(s, f.costs.window) * b;
-                kvt_ticks got = kvt_costs_decode(&f.costs, b, (int64_t)s * b, (int64_t)w);
+            for (int64_t s = 1; s < 200000; s = s * 3 + 7) {
+                double want = decode_ms(&models[i], &shape, &c, b, (double)s);
+                double w = fmin((double)s, f.costs.window) * b;
+                kvt_ticks got = kvt_costs_decode(&f.costs, b, s * b, (int64_t)w);
                 CHECK_CLOSE(kvt_seconds_from_ticks(got) * 1e3, want, 0.01, models[i].name);
             }
         kvt_arena_release(&f.arena);

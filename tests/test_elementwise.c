@@ -63,7 +63,7 @@ static void norms(const char *isa)
     for (size_t i = 0; i < DIMS; i++) {
         for (int32_t with = 0; with < 2; with++) {
             int32_t rows = 7, dim = dims[i];
-            size_t count = (size_t)(rows * dim);
+            size_t count = (size_t)rows * (size_t)dim;
             float *x = room(count * 4), *same = room(count * 4);
             kvt_bf16 *y = numbers(rows * dim, 3.0f), *weight = numbers(dim, 2.0f);
             kvt_bf16 *got = room(count * 2), *want = room(count * 2);

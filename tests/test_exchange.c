@@ -216,7 +216,7 @@ static bool stands_in(const char *keys, const char *name)
     return false;
 }
 
-static void check_object(const char *path, const json_t *value)
+static void check_object(const char *path, json_t *value)
 {
     char below[256];
     const char *key;
@@ -224,7 +224,10 @@ static void check_object(const char *path, const json_t *value)
     size_t i;
     if (json_is_array(value)) {
         snprintf(below, sizeof below, "%s[]", path);
-        json_array_foreach(value, i, item) check_object(below, item);
+        json_array_foreach(value, i, item)
+        {
+            check_object(below, item);
+        }
     }
     if (!json_is_object(value))
         return;
@@ -234,7 +237,7 @@ static void check_object(const char *path, const json_t *value)
     CHECK_NOTE(keys != NULL, path);
     if (keys == NULL)
         return;
-    json_object_foreach((json_t *)(uintptr_t)value, key, item)
+    json_object_foreach(value, key, item)
     {
         snprintf(below, sizeof below, "%.200s%s%.50s", path, path[0] != '\0' ? "." : "", key);
         CHECK_NOTE(stands_in(keys, key), below);

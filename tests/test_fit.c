@@ -99,8 +99,9 @@ static void known_parameters_come_back(void)
                "90 % of evenly spread noise of 5 %");
     CHECK_NOTE(fit.coverage > 0.8 && fit.coverage < 0.98, "coverage");
     int32_t inside = 0, count = 0;
-    for (double n = 300; n < 30000; n *= 1.7)
-        for (double m = 2; m < 8000; m *= 3, count++) { /* the truth between the rows */
+    for (int i = 0; i < 9; i++)
+        for (int j = 0; j < 8; j++, count++) { /* the truth between the rows */
+            double n = 300 * pow(1.7, i), m = 2 * pow(3, j);
             struct kvt_work w = {.bytes = 2 * n * 5000 + 2 * m * (n + 5000),
                                  .flops = 2 * m * n * 5000};
             w.dim[KVT_DIM_M] = m, w.dim[KVT_DIM_N] = n, w.dim[KVT_DIM_K] = 5000;

@@ -165,14 +165,17 @@ static bool what_flies_is_held(void)
 /* One line; false when the core differs. */
 static bool step(const char *line)
 {
-    char what[16];
-    int32_t id, shown[SHOWN];
+    char what[16], *after;
+    int32_t shown[SHOWN];
     int used = 0;
-    if (sscanf(line, " %15s %d =%n", what, &id, &used) != 2 || used == 0 || id < 0 ||
-        id >= REQUESTS || !make(what, id) || !what_flies_is_held())
+    if (sscanf(line, " %15s %n", what, &used) != 1 || used == 0)
+        return false;
+    long id = strtol(line + used, &after, 10);
+    if (after == line + used || strncmp(after, " =", 2) != 0 || id < 0 || id >= REQUESTS ||
+        !make(what, (int32_t)id) || !what_flies_is_held())
         return false;
     show(shown);
-    const char *at = line + used;
+    const char *at = after + 2;
     for (int i = 0; i < SHOWN; i++) {
         char *end;
         long wanted = strtol(at, &end, 10);

@@ -341,10 +341,11 @@ static void files_give_a_model_its_name(void)
         struct kvt_err err = {0};
         snprintf(note, sizeof note, "row %zu", i);
         const char *files[2] = {rows[i].config, rows[i].quant};
+        const char *texts[2] = {config, rows[i].quant_text};
         for (int f = 0; f < 2; f++) {
-            const char *text = f == 0 ? config : rows[i].quant_text;
+            const char *text = texts[f];
             snprintf(path, sizeof path, "%s/%s", folder, files[f] != NULL ? files[f] : "");
-            if (files[f] != NULL)
+            if (files[f] != NULL && text != NULL)
                 CHECK_OK(kvt_file_write(path, text, strlen(text), &err), err);
         }
         snprintf(path, sizeof path, "%s/%s", folder, rows[i].read);

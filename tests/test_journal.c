@@ -83,6 +83,9 @@ static void a_journal_cut_anywhere_gives_its_whole_records_and_goes_on(void)
         kvt_journal_close(&journal);
         CHECK_OK(kvt_journal_read(PATH, IDENTITY, see, &after, &err), err);
         CHECK_I64(after.count, before.count + 1, "the whole ones and the new one");
+        CHECK(before.count <= 3);
+        if (before.count > 3)
+            break;
         CHECK_TEXT(after.texts[before.count], "eight", "the new one");
         CHECK(before.count == 3 ? bytes == whole : bytes < whole);
         static const int64_t keys[] = {5, 0, 3};

@@ -87,12 +87,13 @@ static void models_have_one_voice_each(void)
 static double sum_at(const struct kvt_fit_point points[], int32_t n, int32_t rows, double c)
 {
     double sum = 0, steep = 0;
+    int32_t models = n / rows;
     for (int32_t i = 0; i < n; i++) {
         const struct kvt_fit_point *p = &points[i];
         sum += fabs(p->base + p->slope * c - p->observed) / p->observed / rows;
         steep += p->slope / p->observed / rows;
     }
-    return sum + steep / (n / rows) * fabs(c); /* the calibration */
+    return sum + steep / models * fabs(c); /* the calibration */
 }
 
 static void no_other_constant_is_better(void)

@@ -173,7 +173,7 @@ static enum kvt_status pair_yaml(const void *context, uint64_t *digest, struct k
         status = kvt_pairs_add_yaml(&pairs, 1, "b", work->other, err);
     if (status == KVT_OK) {
         kvt_pairs_judge(&pairs);
-        *digest = (uint64_t)(pairs.count * 1000 + pairs.different);
+        *digest = (uint64_t)pairs.count * 1000 + (uint64_t)pairs.different;
     }
     kvt_pairs_release(&pairs);
     return status;

@@ -185,9 +185,9 @@ static enum kvt_status load_named(struct kvt_model *model, const char *name, str
     struct search *search = calloc(1, sizeof *search);
     char *files[FILES_MAX];
     int32_t dtype = -1, count = 0;
+    if (search == NULL)
+        return kvt_err_set(err, KVT_ENOMEM, "no memory for the list of models");
     enum kvt_status status = kvt_shipped_files("models", files, FILES_MAX, &count, err);
-    if (status == KVT_OK && search == NULL)
-        status = kvt_err_set(err, KVT_ENOMEM, "no memory for the list of models");
     if (status == KVT_OK) {
         kvt_name_fold(name, search->folded, sizeof search->folded);
         kvt_model_canonical_name(name, search->canonical, sizeof search->canonical, &dtype);

@@ -401,18 +401,17 @@ enum kvt_status kvt_bounds_judge(const struct kvt_simulation *simulation, double
         load->aborts.timeout > 0 || simulation->faults != NULL)
         return KVT_OK;
     j.latency = seconds((double)simulation->fleet->roles[j.prefill].costs.request_latency);
-    j.prompts = malloc(((size_t)simulation->trace.count + 1) * sizeof *j.prompts);
-    j.whole = malloc(((size_t)simulation->trace.count + 1) * sizeof *j.whole);
-    enum kvt_status status = KVT_OK;
-    if (j.prompts == NULL || j.whole == NULL)
-        status =
-            kvt_err_set(err, KVT_ENOMEM, "no memory to judge %d requests", simulation->trace.count);
-    else
-        *bound = judge(&j, rejected);
+    size_t most = (size_t)simulation->trace.count + 1;
+    double *both = malloc(2 * most * sizeof *both);
+    if (both == NULL)
+        return kvt_err_set(err, KVT_ENOMEM, "no memory to judge %d requests",
+                           simulation->trace.count);
+    j.prompts = both;
+    j.whole = both + most;
+    *bound = judge(&j, rejected);
     *least = *bound == KVT_BOUND_NONE ? 0 : j.least;
     if (*bound == KVT_BOUND_NONE)
         detail[0] = '\0';
-    free(j.prompts);
-    free(j.whole);
-    return status;
+    free(both);
+    return KVT_OK;
 }

@@ -214,11 +214,11 @@ static bool choose(struct problem *p, struct kvt_serving_fit *fit)
 
 /* ---- the fit ---- */
 
-/* (J' J)^-1 into c, of the constants in turn; false where it is singular. From J = Q R: GSL's own
- * covariance crashes where memory ends. */
-static bool covariance(struct problem *p, const gsl_matrix *jacobian, double c[P][P])
+/* (J' J)^-1 of the constants in turn into c, which is zero and stays so where it is singular. From
+ * J = Q R: GSL's own covariance crashes where memory ends. */
+static void covariance(struct problem *p, const gsl_matrix *jacobian, double c[P][P])
 {
-    size_t n = p->turned, order[P];
+    size_t n = p->turned, order[P] = {0};
     double tau[P], norm[P];
     int sign;
     gsl_vector_view t = gsl_vector_view_array(tau, n), m = gsl_vector_view_array(norm, n);
@@ -226,7 +226,7 @@ static bool covariance(struct problem *p, const gsl_matrix *jacobian, double c[P
     gsl_matrix *qr = gsl_matrix_alloc(jacobian->size1, n);
     if (qr == NULL) {
         out_of_memory(p);
-        return false;
+        return;
     }
     gsl_matrix_memcpy(qr, jacobian);
     gsl_linalg_QRPT_decomp(qr, &t.vector, &pivots, &sign, &m.vector);
@@ -241,7 +241,6 @@ static bool covariance(struct problem *p, const gsl_matrix *jacobian, double c[P
             c[order[i]][order[k]] = sum;
         }
     gsl_matrix_free(qr);
-    return fine;
 }
 
 /* Half of each interval, in units, from the covariance (HUGE_VAL where it is singular), and for
@@ -249,15 +248,14 @@ static bool covariance(struct problem *p, const gsl_matrix *jacobian, double c[P
 static void half_widths(struct problem *p, const gsl_matrix *jacobian, const gsl_vector *residual,
                         double half[P], int like[P])
 {
-    double c[P][P], square = 0.0, freedom = (double)p->fitted - (double)p->turned;
+    double c[P][P] = {{0.0}}, square = 0.0, freedom = (double)p->fitted - (double)p->turned;
     for (size_t i = 0; i < p->fitted; i++)
         square += gsl_vector_get(residual, i) * gsl_vector_get(residual, i);
     double spread = fmax(sqrt(square / freedom), SPREAD_MIN);
     double t = gsl_cdf_tdist_Pinv(0.975, freedom);
-    bool fine = covariance(p, jacobian, c);
+    covariance(p, jacobian, c);
     for (size_t i = 0; i < p->turned; i++) {
-        double variance = fine ? c[i][i] : 0.0;
-        double most = LIKE;
+        double variance = c[i][i], most = LIKE;
         half[i] = variance > 0.0 ? t * spread * sqrt(variance) : HUGE_VAL;
         like[i] = -1;
         for (size_t k = 0; variance > 0.0 && k < p->turned; k++) {
