@@ -639,7 +639,7 @@ run "as in a sweep of one point" 0 sweep configs/incidents/sglang-17259.yaml --r
     --set fleet.decode.guard=none --format json
 tr ',' '\n' <"$work/out" | grep -o '"request_throughput.*' | head -3 | sort | cmp -s - "$work/intervals" ||
     fail "sweep has other intervals"
-tr ',{}' '\n\n\n' <"$work/out" | grep -q '"request_throughput_low"' || fail "no intervals"
+out_has '"request_throughput_low"'
 strike() {
     run "$1" 3 simulate configs/incidents/sglang-17259.yaml --set fleet.decode.guard=none \
         --set "faults.plan=[{fault: $2}]"
