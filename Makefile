@@ -118,7 +118,7 @@ BENCH_SRC := $(wildcard tests/bench_*.c)
 FUZZERS   := $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_OBJ  := $(patsubst %.c,build/fuzz/%.o,$(SIM_SRC) cli/table.c cli/server_row.c cli/server_load.c tests/fuzz/place.c)
 ANALYSED  := $(filter-out runtime/device_cuda.c,$(SIM_SRC) $(REAL_SRC) kernels/cuda/gemm.c $(CLI_SRC) \
-             $(wildcard tests/*.c tests/fuzz/*.c tests/anomalies/*.c))
+             $(if $(MPICC),sim/plan/mpi/ranks_mpi.c) $(wildcard tests/*.c tests/fuzz/*.c tests/anomalies/*.c))
 TEST_SRC  := $(filter-out $(BENCH_SRC) tests/digests.c tests/swarm.c,$(wildcard tests/*.c))
 HEADERS   := $(filter-out $(OTHER_ISA),$(foreach d,$(SIM_DIRS:%=sim/%) $(REAL_DIRS) cli tests,$(wildcard $(d)/*.h)))
 LIB_OBJ   := $(patsubst %.c,$(B)/%.o,$(SIM_SRC) $(REAL_SRC) $(filter-out cli/main.c,$(CLI_SRC)))
@@ -267,7 +267,8 @@ fuzz: $(FUZZERS) ## each parser and small whole runs against random bytes, TIME 
 # Of each file one stamp: what was not changed is not looked at again. gcc's analyser loses memory that
 # is kept behind a pointer (malloc-leak: the sanitizer build and clang look for leaks), values that a loop sets
 # (uninitialized). A test may crash where memory ran out (null). What clang-tidy is asked stands in .clang-tidy.
-ANALYSE_CPP = $(if $(filter sim/base/status.c,$(1)),,-DKVT_ANALYSE) -Wno-unused-value $(ALL_CPPFLAGS)
+ANALYSE_CPP = $(if $(filter sim/base/status.c,$(1)),,-DKVT_ANALYSE) -Wno-unused-value $(ALL_CPPFLAGS) \
+              $(if $(filter %_mpi.c,$(1)),$(filter -I%,$(shell $(MPICC) -show)))
 analyse: ## clang-tidy, cppcheck, gcc -fanalyzer and shellcheck over what was changed since the last time
 	@scripts/bootstrap.sh analyse
 	@$(MAKE) --no-print-directory WERROR=-Werror $(ANALYSED:%.c=build/analyse/%.ok)

@@ -1,5 +1,7 @@
 #include "cli/reproduce.h"
 
+#include <gsl/gsl_sort.h>
+#include <gsl/gsl_statistics_double.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,22 +50,6 @@ static double error_of(const struct kvt_reproduced *row, double predicted)
 static double row_error(const struct kvt_reproduced *row)
 {
     return error_of(row, row->predicted);
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* Quantile of sorted values, linear between neighbours. */
-static double quantile(const double values[], int32_t count, double q)
-{
-    if (count == 0)
-        return (double)NAN;
-    double at = q * (count - 1);
-    int32_t low = (int32_t)at, high = low + 1 < count ? low + 1 : low;
-    return values[low] + (at - low) * (values[high] - values[low]);
 }
 
 /* A summary is of all rows or of the reliable ones, with the constants of a fit or without. */
@@ -122,9 +108,11 @@ static void summarise(const struct kvt_reproduced_list *list, const struct view 
         if (!isnan(value))
             scratch[metric->compared++] = fabs(value);
     }
-    qsort(scratch, (size_t)metric->compared, sizeof *scratch, by_value);
-    metric->median = quantile(scratch, metric->compared, 0.5);
-    metric->p90 = quantile(scratch, metric->compared, 0.9);
+    size_t count = (size_t)metric->compared;
+    gsl_sort(scratch, 1, count);
+    metric->median = count > 0 ? gsl_stats_median_from_sorted_data(scratch, 1, count) : (double)NAN;
+    metric->p90 =
+        count > 0 ? gsl_stats_quantile_from_sorted_data(scratch, 1, count, 0.9) : (double)NAN;
 }
 
 #define METRICS_MAX 32

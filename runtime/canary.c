@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "runtime/canary.h"
 
+#include <gsl/gsl_statistics_double.h>
 #include <omp.h>
 #include <sched.h>
 #include <stdint.h>
@@ -74,17 +75,10 @@ static double read_all(const struct kvt_canary *canary, int threads)
     return time;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 double kvt_canary_ratio(const struct kvt_canary *canary)
 {
     double ratio[TRIES];
     for (int i = 0; i < TRIES; i++)
         ratio[i] = read_all(canary, 1) / read_all(canary, omp_get_max_threads());
-    qsort(ratio, TRIES, sizeof ratio[0], by_value);
-    return ratio[TRIES / 2];
+    return gsl_stats_median(ratio, 1, TRIES);
 }

@@ -42,6 +42,12 @@ static inline double kvt_seconds_from_ticks(kvt_ticks t)
 /* Nearest tick; saturates at 104 days. For configs, traces and frozen tables only. seconds >= 0. */
 kvt_ticks kvt_ticks_from_seconds(double seconds);
 
+/* ceil(a / b). a >= 0, b > 0, and their sum is no more than INT64_MAX. */
+static inline int64_t kvt_div_ceil(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
 /* ceil(a * b / c) without overflow in between; saturates at INT64_MAX. a, b >= 0, c > 0. */
 static inline int64_t kvt_muldiv_ceil(int64_t a, int64_t b, int64_t c)
 {

@@ -8,11 +8,6 @@
 #define BF16_BYTES  2
 #define FP32_BYTES  4
 
-static int64_t ceil_div(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-
 /* Bytes of `values` cached values in a dtype that treats all alike. */
 static int64_t values_bytes(int64_t values, enum kvt_kv_dtype dtype)
 {
@@ -24,7 +19,7 @@ static int64_t values_bytes(int64_t values, enum kvt_kv_dtype dtype)
     case KVT_KV_FP8_SCALED:
         return values;
     case KVT_KV_NVFP4:
-        return ceil_div(values, 2) + ceil_div(values, NVFP4_GROUP);
+        return kvt_div_ceil(values, 2) + kvt_div_ceil(values, NVFP4_GROUP);
     case KVT_KV_DTYPE_COUNT:
         break;
     }
@@ -42,7 +37,7 @@ static int64_t latent_bytes(const struct kvt_attention *a, enum kvt_kv_dtype dty
 {
     if (dtype != KVT_KV_FP8_SCALED)
         return values_bytes(a->kv_lora + a->rope, dtype);
-    return a->kv_lora + FP32_BYTES * ceil_div(a->kv_lora, SCALE_GROUP) +
+    return a->kv_lora + FP32_BYTES * kvt_div_ceil(a->kv_lora, SCALE_GROUP) +
            (int64_t)a->rope * BF16_BYTES;
 }
 
@@ -50,14 +45,14 @@ static int64_t index_bytes(const struct kvt_attention *a, enum kvt_engine engine
 {
     if (a->index_heads == 0 || (a->index_shared && engine == KVT_ENGINE_VLLM))
         return 0;
-    return a->index_dim + FP32_BYTES * ceil_div(a->index_dim, SCALE_GROUP);
+    return a->index_dim + FP32_BYTES * kvt_div_ceil(a->index_dim, SCALE_GROUP);
 }
 
 static int64_t cache_bytes(const struct kvt_attention *a, const struct kvt_layout *layout,
                            enum kvt_kv_dtype dtype)
 {
     int32_t ranks = kvt_layout_attention_tp(layout);
-    int64_t heads = ranks >= a->kv_heads ? 1 : ceil_div(a->kv_heads, ranks);
+    int64_t heads = ranks >= a->kv_heads ? 1 : kvt_div_ceil(a->kv_heads, ranks);
     int64_t scales = dtype == KVT_KV_FP8_SCALED ? 2 * FP32_BYTES : 0; /* of a head's k and v */
     return heads * (values_bytes(a->head_dim, dtype) + values_bytes(a->v_dim, dtype) + scales);
 }
@@ -86,7 +81,7 @@ static int64_t layer_charge(const struct kvt_attention *a, const struct kvt_kv_w
 static int64_t stage_bytes(const struct kvt_model *model, const struct kvt_kv_want *want,
                            int64_t bytes)
 {
-    return kvt_muldiv_ceil(bytes, ceil_div(model->layers, want->layout.pp), model->layers);
+    return kvt_muldiv_ceil(bytes, kvt_div_ceil(model->layers, want->layout.pp), model->layers);
 }
 
 /* A draft layer attends like the MTP layer, or like the last layer where the model has none. */

@@ -7,11 +7,6 @@
 const char *const kvt_weight_group_names[KVT_WEIGHT_GROUP_COUNT] = {KVT_WEIGHT_GROUPS(X)};
 #undef X
 
-static int64_t ceil_div(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-
 int64_t kvt_matrix_bytes(int64_t rows, int64_t columns, enum kvt_weight_dtype dtype)
 {
     int64_t count = rows * columns;
@@ -21,15 +16,15 @@ int64_t kvt_matrix_bytes(int64_t rows, int64_t columns, enum kvt_weight_dtype dt
     case KVT_WEIGHTS_FP8:
         return count + 4;
     case KVT_WEIGHTS_FP8_BLOCK:
-        return count + 4 * ceil_div(rows, 128) * ceil_div(columns, 128);
+        return count + 4 * kvt_div_ceil(rows, 128) * kvt_div_ceil(columns, 128);
     case KVT_WEIGHTS_INT4_G32:
-        return ceil_div(count, 2) + 2 * rows * ceil_div(columns, 32);
+        return kvt_div_ceil(count, 2) + 2 * rows * kvt_div_ceil(columns, 32);
     case KVT_WEIGHTS_INT4_G128:
-        return ceil_div(count, 2) + 2 * rows * ceil_div(columns, 128);
+        return kvt_div_ceil(count, 2) + 2 * rows * kvt_div_ceil(columns, 128);
     case KVT_WEIGHTS_NVFP4:
-        return ceil_div(count, 2) + rows * ceil_div(columns, 16) + 8;
+        return kvt_div_ceil(count, 2) + rows * kvt_div_ceil(columns, 16) + 8;
     case KVT_WEIGHTS_MXFP4:
-        return ceil_div(count, 2) + rows * ceil_div(columns, 32);
+        return kvt_div_ceil(count, 2) + rows * kvt_div_ceil(columns, 32);
     case KVT_WEIGHT_DTYPE_COUNT:
         break;
     }
@@ -61,7 +56,7 @@ static void add_matrix(struct counter *counter, const struct part *part, int dty
     counter->params += part->rows * part->columns * part->copies;
     counter->active += part->rows * part->columns * part->active;
     counter->checkpoint_bytes += bytes * part->copies;
-    counter->rank_bytes += ceil_div(bytes * part->copies, part->ways);
+    counter->rank_bytes += kvt_div_ceil(bytes * part->copies, part->ways);
 }
 
 /* Vectors: norms and biases. They are bf16 and every GPU has them. */
@@ -174,11 +169,11 @@ static int64_t padded_experts(const struct kvt_mlp *mlp, const struct kvt_layout
 {
     int32_t ep = layout->ep;
     int32_t slices = layout->tp > ep ? layout->tp / ep : 1;
-    int64_t inter = ceil_div(ceil_div(mlp->expert_inter, slices), 128) * 128;
-    int64_t wide = ceil_div(hidden, 256) * 256;
+    int64_t inter = kvt_div_ceil(kvt_div_ceil(mlp->expert_inter, slices), 128) * 128;
+    int64_t wide = kvt_div_ceil(hidden, 256) * 256;
     int64_t one = up * kvt_matrix_bytes(inter, wide, KVT_WEIGHTS_MXFP4) +
                   kvt_matrix_bytes(wide, inter, KVT_WEIGHTS_MXFP4);
-    return one * ceil_div(mlp->experts, ep);
+    return one * kvt_div_ceil(mlp->experts, ep);
 }
 
 static void add_routed(struct counter *counter, const struct kvt_layer_group *group, int64_t hidden)
@@ -204,7 +199,7 @@ static void add_routed(struct counter *counter, const struct kvt_layer_group *gr
         counter->params += biases;
         counter->active += mlp->topk * (up * mlp->expert_inter + hidden);
         counter->checkpoint_bytes += 2 * biases;
-        counter->rank_bytes += ceil_div(2 * biases, ways);
+        counter->rank_bytes += kvt_div_ceil(2 * biases, ways);
     }
 }
 
@@ -227,7 +222,7 @@ static void add_absorbed(struct counter *counter, const struct kvt_layer_group *
         return;
     int64_t rows = (int64_t)a->heads * (a->nope + a->v_dim);
     counter->rank_bytes +=
-        ceil_div(2 * rows * a->kv_lora, kvt_layout_attention_tp(counter->layout));
+        kvt_div_ceil(2 * rows * a->kv_lora, kvt_layout_attention_tp(counter->layout));
 }
 
 static void add_attention(struct counter *counter, const struct kvt_layer_group *group,
@@ -293,7 +288,7 @@ void kvt_weights_count(const struct kvt_model *model, const struct kvt_layout *l
     *weights = (struct kvt_weights){0};
     struct counter counter = {.weights = weights,
                               .layout = layout,
-                              .stage = ceil_div(model->layers, layout->pp),
+                              .stage = kvt_div_ceil(model->layers, layout->pp),
                               .all = model->layers};
     int32_t ranks = kvt_layout_attention_tp(layout);
     int64_t head = model->tied_embeddings ? 0 : model->vocab;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "sim/base/assert.h"
+#include "sim/base/ticks.h"
 #include "sim/base/units.h"
 
 #define MIB ((int64_t)1 << 20)
@@ -13,11 +14,6 @@
 #define X(name, text) text,
 const char *const kvt_ledger_names[KVT_LEDGER_COUNT] = {KVT_LEDGER(X)};
 #undef X
-
-static int64_t ceil_div(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
 
 static int64_t max64(int64_t a, int64_t b)
 {
@@ -131,12 +127,13 @@ static int64_t layer_width(const struct kvt_model *model, const struct kvt_layer
     const struct kvt_mlp *mlp = &group->mlp;
     const struct kvt_attention *a = &group->attention;
     int32_t ranks = kvt_layout_attention_tp(layout);
-    int64_t dense = ceil_div(3 * (int64_t)mlp->inter, layout->tp);
-    int64_t attention = ceil_div((int64_t)a->heads * (2 * (int64_t)a->head_dim + a->v_dim), ranks);
+    int64_t dense = kvt_div_ceil(3 * (int64_t)mlp->inter, layout->tp);
+    int64_t attention =
+        kvt_div_ceil((int64_t)a->heads * (2 * (int64_t)a->head_dim + a->v_dim), ranks);
     int64_t experts = 0;
     if (mlp->experts > 0) {
         int32_t slices = layout->tp > layout->ep ? layout->tp / layout->ep : 1;
-        int64_t inter = ceil_div(mlp->expert_inter, slices);
+        int64_t inter = kvt_div_ceil(mlp->expert_inter, slices);
         int64_t pairs = layout->ep > 1 ? max64(mlp->topk / layout->ep, 1) : mlp->topk;
         experts = pairs * (max64(2 * inter, model->hidden) + inter);
     }
@@ -216,7 +213,7 @@ static int64_t tag_bytes(const struct plan *plan, int64_t pages)
 {
     const struct kvt_memory_want *want = plan->want;
     const struct kvt_memory *m = plan->memory;
-    int64_t map = ceil_div(m->max_model_len, m->page_tokens) * want->guard_entry_bytes;
+    int64_t map = kvt_div_ceil(m->max_model_len, m->page_tokens) * want->guard_entry_bytes;
     return pages * page_tags(plan) + (m->max_running + 1) * (map + want->guard_request_bytes) *
                                          (want->guard_entry_bytes + want->guard_request_bytes > 0);
 }
@@ -426,6 +423,6 @@ bool kvt_memory_is_balanced(const struct kvt_memory *memory)
 
 int64_t kvt_memory_requests(const struct kvt_memory *memory, int64_t context)
 {
-    int64_t pages = ceil_div(max64(context, 1), memory->page_tokens);
+    int64_t pages = kvt_div_ceil(max64(context, 1), memory->page_tokens);
     return memory->kv_pages / pages;
 }
