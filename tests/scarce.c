@@ -24,8 +24,8 @@ static atomic_bool watching;
 static bool lists_paths;
 static atomic_flag lock = ATOMIC_FLAG_INIT;
 static long count, failing;
-static bool mapping_fails; /* the next mmap as well: the one that failed, tried once more */
-static atomic_bool lost;   /* the device whose wait failed */
+static _Thread_local bool mapping_fails; /* the next mmap as well: the same, tried once more */
+static atomic_bool lost;                 /* the device whose wait failed */
 static struct scarce_left kept;
 static const void *places[PLACES];
 static const char given;         /* its address marks a place whose block was given back */

@@ -136,6 +136,11 @@ static void an_arena_is_zeroed_aligned_and_bounded(void)
     CHECK_FAILS(kvt_arena_get(&arena, 9000, 1, "pages", &out, &err), err, KVT_ENOMEM);
     CHECK_HOLDS(err.text, "pages", "names what was wanted");
     kvt_arena_release(&arena);
+    memset(&arena, 0x55, sizeof arena);
+    CHECK_FAILS(kvt_arena_init(&arena, SIZE_MAX / 4, &err), err, KVT_ENOMEM);
+    CHECK(arena.base == NULL);
+    CHECK_I64((int64_t)arena.mapped, 0, "what is not there may be released");
+    kvt_arena_release(&arena);
 }
 
 static int64_t sum_of(const unsigned char *bytes, size_t count)

@@ -100,6 +100,7 @@ enum kvt_status kvt_arena_init(struct kvt_arena *arena, size_t limit, struct kvt
     size_t bytes = (limit + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
     if (bytes == 0)
         bytes = PAGE_BYTES;
+    *arena = (struct kvt_arena){0};
     struct mapping mapping = take_kept(bytes);
     if (mapping.base == NULL) {
         mapping = (struct mapping){.base = map(bytes), .bytes = bytes};

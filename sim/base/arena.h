@@ -33,7 +33,8 @@ struct kvt_arena {
     size_t mapped;      /* bytes of address space, at least limit */
 };
 
-/* Reserve limit bytes (rounded up to an OS page). KVT_ENOMEM with the size on failure. */
+/* Reserve limit bytes (rounded up to an OS page). KVT_ENOMEM with the size on failure, and an arena
+ * that holds nothing and may be released. */
 enum kvt_status kvt_arena_init(struct kvt_arena *arena, size_t limit, struct kvt_err *err);
 
 /* Give everything back, to the thread or to the system; the arena is then empty and may be
