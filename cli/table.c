@@ -10,8 +10,7 @@
 
 struct reader {
     struct kvt_table *table;
-    const char *text, *at; /* for line numbers: the parser gives none */
-    int32_t line, row_line, column, room;
+    int32_t row_line, column, room;
     bool has_header, failed;
     enum kvt_status status;
     struct kvt_err *err;
@@ -94,15 +93,15 @@ static bool grow(struct reader *reader)
         return true;
     int32_t room = reader->room == 0 ? 64 : reader->room * 2;
     char **fields = realloc(table->fields, (size_t)room * width * sizeof *fields);
-    if (fields != NULL)
-        table->fields = fields;
-    int32_t *lines = realloc(table->lines, (size_t)room * sizeof *lines);
-    if (lines != NULL)
-        table->lines = lines;
-    if (fields == NULL || lines == NULL)
+    if (fields == NULL)
         return false;
     for (size_t i = (size_t)reader->room * width; i < (size_t)room * width; i++)
         fields[i] = NULL;
+    table->fields = fields;
+    int32_t *lines = realloc(table->lines, (size_t)room * sizeof *lines);
+    if (lines == NULL)
+        return false;
+    table->lines = lines;
     reader->room = room;
     return true;
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/table.h"
 #include "sim/base/decision.h"
 #include "sim/base/file.h"
 #include "sim/model/gpu.h"
@@ -251,6 +252,30 @@ static enum kvt_status read_bench(const void *context, uint64_t *digest, struct 
     return status;
 }
 
+static enum kvt_status read_table(const void *context, uint64_t *digest, struct kvt_err *err)
+{
+    const struct work *work = context;
+    struct kvt_table table;
+    KVT_TRY(kvt_table_read(&table, work->text, err));
+    for (int32_t row = 0; row < table.row_count; row++)
+        add_bytes(digest, kvt_table_field(&table, row, "b"), 1);
+    kvt_table_free(&table);
+    return KVT_OK;
+}
+
+static void tables_of_results_tell_what_they_lack(void)
+{
+    const char *path = check_temp("table.csv");
+    FILE *file = fopen(path, "w");
+    CHECK(file != NULL);
+    fputs("a,b\n", file);
+    for (int row = 0; row < 100; row++) /* the room for rows grows twice */
+        fprintf(file, "%d,%d\n", row, row % 7);
+    CHECK(fclose(file) == 0);
+    const struct work work = {"a table of results", read_table, path, NULL, 0};
+    each(&work, 1);
+}
+
 static void traces_and_benchmarks_tell_what_they_lack(void)
 {
     const struct work rows[] = {
@@ -278,6 +303,7 @@ static void traces_and_benchmarks_tell_what_they_lack(void)
 const struct check_test check_scarce_files[] = {
     {"models and GPUs tell what they lack", models_and_gpus_tell_what_they_lack, false},
     {"configurations tell what they lack", configurations_tell_what_they_lack, false},
+    {"tables of results tell what they lack", tables_of_results_tell_what_they_lack, false},
     {"traces and benchmarks tell what they lack", traces_and_benchmarks_tell_what_they_lack, false},
     {NULL, NULL, false},
 };
