@@ -325,24 +325,20 @@ enum kvt_status kvt_reproduce_server_config(const char *path, const char *row_id
 {
     struct kvt_table table;
     KVT_TRY(read_table(&table, path, err));
-    enum kvt_status status =
-        kvt_err_set(err, KVT_EUSAGE, "there is no row \"%.60s\" in %s", row_id, path);
-    for (int32_t i = 0; i < table.row_count; i++) {
-        if (strcmp(kvt_table_field(&table, i, "row_id"), row_id) != 0)
-            continue;
-        struct kvt_server_row row = {.table = &table, .index = i};
-        struct kvt_server_load load;
-        struct kvt_where where = kvt_table_where(&table, i);
-        if (!kvt_server_read(&row) || !kvt_server_load_read(&row, &load, guess)) {
-            status = kvt_server_ends(&row)
-                         ? kvt_err_at(err, row.status, where, "%s", row.reason)
-                         : kvt_err_at(err, KVT_ECONFIG, where, "unsupported: %s", row.reason);
-            break;
-        }
-        *text = kvt_server_config(&row, &load);
-        status = *text != NULL ? KVT_OK : kvt_err_set(err, KVT_ENOMEM, "no memory for a config");
-        break;
-    }
+    int32_t i = 0;
+    while (i < table.row_count && strcmp(kvt_table_field(&table, i, "row_id"), row_id) != 0)
+        i++;
+    struct kvt_server_row row = {.table = &table, .index = i};
+    struct kvt_server_load load;
+    enum kvt_status status = KVT_OK;
+    if (i == table.row_count)
+        status = kvt_err_set(err, KVT_EUSAGE, "there is no row \"%.60s\" in %s", row_id, path);
+    else if (!kvt_server_read(&row) || !kvt_server_load_read(&row, &load, guess))
+        status = kvt_err_at(err, kvt_server_ends(&row) ? row.status : KVT_ECONFIG,
+                            kvt_table_where(&table, i), "%s%s",
+                            kvt_server_ends(&row) ? "" : "unsupported: ", row.reason);
+    else if ((*text = kvt_server_config(&row, &load)) == NULL)
+        status = kvt_err_set(err, KVT_ENOMEM, "no memory for a config");
     kvt_table_free(&table);
     return status;
 }

@@ -151,7 +151,7 @@ static enum kvt_status open_file(struct kvt_run_reader *reader, const char *path
     return h5.failed ? h5.status : check_layout(reader, err);
 }
 
-/* Files of a sweep and of a search say so in /kind; those of a run have none: NULL. */
+/* Files of a sweep, a search and a campaign say so in /kind; those of a run have none: NULL. */
 static enum kvt_status read_kind(const struct kvt_run_reader *reader, char **kind,
                                  struct kvt_err *err)
 {
@@ -174,9 +174,11 @@ static enum kvt_status check_run(const struct kvt_run_reader *reader, struct kvt
     enum kvt_status status = read_kind(reader, &kind, err);
     if (kind != NULL)
         status = kvt_err_at(err, KVT_ECONFIG, (struct kvt_where){.file = reader->path},
-                            "want the file of a run (simulate -o), got that of a %s, which "
-                            "kvtwin report shows as a page",
-                            kind);
+                            "want the file of a run (simulate -o), got that of %s",
+                            strcmp(kind, "sweep") == 0    ? "a sweep, which kvtwin report shows"
+                            : strcmp(kind, "plan") == 0   ? "a plan, which kvtwin report shows"
+                            : strcmp(kind, "faults") == 0 ? "a fault campaign (inject -o)"
+                                                          : "another kind");
     free(kind);
     return status;
 }

@@ -201,7 +201,9 @@ enum kvt_status kvt_points_page_read(struct kvt_points_page *page, const char *p
     page->is_plan = strcmp(kind, "plan") == 0;
     if (!page->is_plan && strcmp(kind, "sweep") != 0)
         return kvt_err_at(err, KVT_ECONFIG, (struct kvt_where){.file = path},
-                          "want the file of a sweep or a plan, got another (\"%s\")", kind);
+                          "want the file of a run, a sweep or a plan, got that of %s",
+                          strcmp(kind, "faults") == 0 ? "a fault campaign (inject -o)"
+                                                      : "another kind");
     KVT_TRY(kvt_run_reader_config(&page->reader, &page->config, err));
     KVT_TRY(read_settings(page, err));
     KVT_TRY(
