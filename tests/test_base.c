@@ -90,7 +90,7 @@ static void a_quantity_of_another_kind_is_refused(void)
 {
     static const char *const bad[] = {"",        "nan GiB", "inf GiB",  "141",
                                       "141 Gib", "141 us",  "0x10 GiB", "1e999 GiB",
-                                      "GiB",     "1 GiB x", " 1 GiB"};
+                                      "GiB",     "1 GiB x", " 1 GiB",   "1e308 TiB"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct kvt_err err = {0};
         double value = 2.385;

@@ -3,7 +3,6 @@
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <locale.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -143,7 +142,11 @@ enum kvt_status kvt_quantity_parse(const char *text, enum kvt_dimension dimensio
             continue;
         /* Division keeps decimal fractions exact where the factor is 1 over a whole number. */
         double inverse = nearbyint(1 / units[i].factor);
-        *value = units[i].factor < 1 && inverse > 1 ? number / inverse : number * units[i].factor;
+        number = units[i].factor < 1 && inverse > 1 ? number / inverse : number * units[i].factor;
+        if (!isfinite(number))
+            return kvt_err_set(err, KVT_ECONFIG, "want %s, got \"%.80s\", which is too large",
+                               examples[dimension], text);
+        *value = number;
         return KVT_OK;
     }
     for (size_t i = 0; i < UNIT_COUNT; i++)

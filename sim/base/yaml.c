@@ -310,6 +310,15 @@ static enum kvt_status builder_attach(struct builder *b, struct kvt_yaml *node)
     return KVT_OK;
 }
 
+/* The same for a whole node, whose keys are at hand where it is what << names. */
+static enum kvt_status builder_give(struct builder *b, struct kvt_yaml *node)
+{
+    struct frame *frame = b->depth > 0 ? &b->frames[b->depth - 1] : NULL;
+    bool merges = frame != NULL && frame->key != NULL && frame->merges;
+    KVT_TRY(builder_attach(b, node));
+    return merges ? builder_merge(b, frame, node) : KVT_OK;
+}
+
 static int child_order(const void *left, const void *right)
 {
     const struct kvt_yaml *a = *(struct kvt_yaml *const *)left;
@@ -406,10 +415,7 @@ static enum kvt_status builder_scalar(struct builder *b, const yaml_event_t *eve
     if (node->text == NULL)
         return builder_full(b);
     KVT_TRY(builder_anchor(b, event->data.scalar.anchor, node));
-    struct frame *frame = b->depth > 0 ? &b->frames[b->depth - 1] : NULL;
-    bool merges = frame != NULL && frame->key != NULL && frame->merges;
-    KVT_TRY(builder_attach(b, node));
-    return merges ? builder_merge(b, frame, node) : KVT_OK;
+    return builder_give(b, node);
 }
 
 static enum kvt_status builder_alias(struct builder *b, const yaml_event_t *event)
@@ -431,10 +437,7 @@ static enum kvt_status builder_alias(struct builder *b, const yaml_event_t *even
     struct kvt_yaml *copy;
     KVT_TRY(builder_copy(b, anchor->node, b->depth, where, &copy));
     copy->key = NULL;
-    struct frame *frame = b->depth > 0 ? &b->frames[b->depth - 1] : NULL;
-    bool merges = frame != NULL && frame->key != NULL && frame->merges;
-    KVT_TRY(builder_attach(b, copy));
-    return merges ? builder_merge(b, frame, copy) : KVT_OK;
+    return builder_give(b, copy);
 }
 
 static enum kvt_status builder_open(struct builder *b, enum kvt_yaml_kind kind,
