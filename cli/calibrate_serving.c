@@ -7,6 +7,7 @@
 #include "sim/base/file.h"
 #include "sim/base/json.h"
 #include "sim/cost/calibration_print.h"
+#include "sim/plan/role_memory.h"
 #include "sim/plan/serving_fit.h"
 
 #define RUN_CHARACTERS 36 /* of the path of a run, its end */
@@ -47,6 +48,28 @@ static void results_release(struct results *results)
         kvt_bench_file_release(&results->files[i]);
     free(results->files);
     free(results->runs);
+}
+
+/* A benchmark of another model fits badly: say so where both names are of shipped models. */
+static enum kvt_status say_models(const struct kvt_cli *cli, const struct kvt_config *config,
+                                  const struct results *results, struct kvt_err *err)
+{
+    static struct kvt_model ours, known, theirs;
+    const char *before = "";
+    KVT_TRY(kvt_config_load_model(config, &ours, NULL, err));
+    bool is_known = kvt_model_load(&known, ours.name, NULL) == KVT_OK;
+    for (int32_t i = 0; is_known && i < results->run_count; i++) {
+        const struct kvt_serving_run *run = &results->runs[i];
+        if (run->run->model[0] == '\0' || strcmp(run->run->model, before) == 0)
+            continue;
+        before = run->run->model;
+        if (kvt_model_load(&theirs, before, NULL) == KVT_OK && strcmp(theirs.name, known.name) != 0)
+            kvt_cli_say(cli, 0,
+                        "kvtwin: warning: %s:%d: is a run of \"%s\" (%s), the config %s describes "
+                        "%s",
+                        run->path, run->run->line, before, theirs.name, config->path, ours.name);
+    }
+    return KVT_OK;
 }
 
 /* ---- what is printed ---- */
@@ -137,7 +160,7 @@ static enum kvt_status print_json(const struct kvt_serving_fit *fit, const struc
         json_pack("{s:s, s:i, s:i, s:I, s:o, s:o}", "calibration", fit->calibration.name, "files",
                   (int)results->file_count, "runs", (int)fit->runs, "simulations",
                   (json_int_t)fit->simulations, "constants", constants, "residuals", residuals);
-    return kvt_cli_print_json(root, 9, err);
+    return kvt_json_print(root, 9, stdout, err);
 }
 
 static enum kvt_status write_calibration(const struct kvt_cli *cli,
@@ -194,6 +217,8 @@ enum kvt_status kvt_calibrate_serving(const struct kvt_cli *cli, const char *con
     if (done)
         return KVT_OK;
     enum kvt_status status = read_results(cli, &results, err);
+    if (status == KVT_OK)
+        status = say_models(cli, &config, &results, err);
     if (status == KVT_OK)
         status = fit_and_print(cli, &config, &results, err);
     results_release(&results);

@@ -87,16 +87,33 @@ enum kvt_status kvt_cli_get_double(const struct kvt_cli *cli, const char *name, 
     return kvt_err_set(err, KVT_EUSAGE, "--%s: %s", name, why.text);
 }
 
+static bool is_given(const struct kvt_cli *cli, const char *name)
+{
+    if (strcmp(name, "output") == 0)
+        return cli->output != NULL;
+    if (strcmp(name, "set") == 0)
+        return cli->set_count > (cli->seed_given ? 1 : 0);
+    if (strcmp(name, "seed") == 0)
+        return cli->seed_given;
+    if (strcmp(name, "print-config") == 0)
+        return cli->print_config;
+    return kvt_cli_get(cli, name) != NULL;
+}
+
+enum kvt_status kvt_cli_refuse(const struct kvt_cli *cli, const char *const names[],
+                               const char *why, struct kvt_err *err)
+{
+    for (int i = 0; names[i] != NULL; i++)
+        if (is_given(cli, names[i]))
+            return kvt_err_set(err, KVT_EUSAGE, "--%s %s", names[i], why);
+    return KVT_OK;
+}
+
 bool kvt_cli_shows_progress(const struct kvt_cli *cli)
 {
     if (cli->progress != KVT_PROGRESS_AUTO)
         return cli->progress == KVT_PROGRESS_ALWAYS;
     return cli->verbosity >= 0 && isatty(STDERR_FILENO) != 0;
-}
-
-enum kvt_status kvt_cli_print_json(struct json_t *object, size_t digits, struct kvt_err *err)
-{
-    return kvt_json_print(object, digits, stdout, err);
 }
 
 void kvt_cli_say(const struct kvt_cli *cli, int32_t level, const char *format, ...)
@@ -129,13 +146,12 @@ static int report(const char *command, enum kvt_status status, const struct kvt_
 static enum kvt_status unknown_command(const char *name, struct kvt_err *err)
 {
     const char *names[sizeof commands / sizeof commands[0]] = {NULL};
+    char hint[KVT_HINT_BYTES];
     size_t count = 0;
     for (; commands[count] != NULL; count++)
         names[count] = commands[count]->name;
-    const char *near = kvt_nearest_name(name, names, count);
-    if (near == NULL)
-        return kvt_err_set(err, KVT_EUSAGE, "unknown command \"%s\"", name);
-    return kvt_err_set(err, KVT_EUSAGE, "unknown command \"%s\"; did you mean \"%s\"?", name, near);
+    return kvt_err_set(err, KVT_EUSAGE, "unknown command \"%s\"%s", name,
+                       kvt_nearest_hint(name, names, count, hint));
 }
 
 static enum kvt_status start(const struct kvt_cli *cli, struct kvt_err *err)

@@ -48,7 +48,8 @@ struct kvt_cli {
     const struct kvt_command *command;
     const char *const *operands; /* operands[0..operand_count-1], NULL after the last */
     int32_t operand_count;
-    const char *sets[KVT_CLI_VALUES_MAX]; /* of --set, in order; --seed N adds "run.seed=N" */
+    /* of --set, in order; --seed N adds "run.seed=N", and a command may add one of its own */
+    const char *sets[KVT_CLI_VALUES_MAX + 2];
     int32_t set_count;
     const char *output; /* -o, or NULL */
     enum kvt_cli_format format;
@@ -100,10 +101,20 @@ enum kvt_status kvt_cli_get_threads(const struct kvt_cli *cli, int32_t *threads,
 enum kvt_status kvt_cli_get_double(const struct kvt_cli *cli, const char *name, double fallback,
                                    double *value, struct kvt_err *err);
 
+/* KVT_EUSAGE "--NAME WHY" for the first of names (a NULL ends them) that was given: an option that
+ * means nothing here is a mistake, not something to pass over. Common options that change a result
+ * or name a file are known too. */
+enum kvt_status kvt_cli_refuse(const struct kvt_cli *cli, const char *const names[],
+                               const char *why, struct kvt_err *err);
+
 /* KVT_EUSAGE when path, which this option names for writing, is a file that the command reads:
  * it would be lost. NULL is fine. --output is checked by the parser. */
 enum kvt_status kvt_cli_check_output(const struct kvt_cli *cli, const char *option,
                                      const char *path, struct kvt_err *err);
+
+/* The same for a file that an option names for reading: it is not that of --output. */
+enum kvt_status kvt_cli_check_input(const struct kvt_cli *cli, const char *option, const char *path,
+                                    struct kvt_err *err);
 
 /* Load the config at path with --set and --seed applied. With --print-config the effective
  * configuration is printed on stdout, *done is true, and the command returns KVT_OK at once (the
@@ -121,11 +132,6 @@ bool kvt_cli_shows_progress(const struct kvt_cli *cli);
 /* A line of talk on stderr when the verbosity is at least level: 0 is said unless -q, 1 with -v. */
 void kvt_cli_say(const struct kvt_cli *cli, int32_t level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-
-/* Print a JSON object on stdout, indented, reals with this many digits (0: all 17), and free it.
- * KVT_ENOMEM, also for NULL, which is how jansson says that there was no memory for it. */
-struct json_t;
-enum kvt_status kvt_cli_print_json(struct json_t *object, size_t digits, struct kvt_err *err);
 
 /* ---- what main and the tests ask of the frame ---- */
 

@@ -1,7 +1,6 @@
 /*
  * cmd_bench.c - measure our kernels on this machine
  */
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 #include "cli/cli.h"
 #include "runtime/bench.h"
 #include "sim/base/file.h"
+#include "sim/base/json.h"
 
 static const struct kvt_cli_option options[] = {
     {"backend", "NAME", "where kernels run: cpu (default) or cuda"},
@@ -76,7 +76,7 @@ static enum kvt_status print_json(const struct kvt_bench *bench, struct kvt_err 
                   "copy_gb_per_s", 1e-9 * bench->copy, "gemm_tflops", 1e-12 * bench->peak,
                   "vector_tflops", 1e-12 * bench->vectors, "launch_us", 1e6 * bench->launch,
                   "kernels", rows, "targets", targets);
-    return kvt_cli_print_json(object, 9, err);
+    return kvt_json_print(object, 9, stdout, err);
 }
 
 static bool is_ceiling(const struct kvt_bench_row *row)

@@ -1,7 +1,6 @@
 /*
  * cmd_calibrate.c - kvtwin calibrate TABLE... -o CAL.yaml: laws from measured kernel times
  */
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +8,7 @@
 #include "cli/calibrate_serving.h"
 #include "cli/cli.h"
 #include "sim/base/file.h"
+#include "sim/base/json.h"
 #include "sim/cost/calibration_print.h"
 #include "sim/cost/ceilings.h"
 #include "sim/cost/fit_calibration.h"
@@ -164,7 +164,7 @@ static enum kvt_status show(const struct kvt_cli *cli, struct calibrate *c, stru
     return c->tests.path_count > 0 ? show_tests(cli, c, err) : KVT_OK;
 }
 
-static enum kvt_status print_text(const struct calibrate *c)
+static void print_text(const struct calibrate *c)
 {
     printf("%-78s %7s %8s %7s %6s %6s %6s %6s %6s %6s %6s\n", "series", "rows", "excluded",
            "tested", "median", "mean", "p90", "floor", "unseen", "mean", "inside");
@@ -189,10 +189,9 @@ static enum kvt_status print_text(const struct calibrate *c)
         if (f->parameter_count > 0)
             printf("\n");
     }
-    return KVT_OK;
 }
 
-static enum kvt_status print_csv(const struct calibrate *c)
+static void print_csv(const struct calibrate *c)
 {
     printf("name,rows,excluded,test_rows,mape,median,p90,repeat_floor,interval_coverage,"
            "unseen_rows,unseen_mape,unseen_median,used\n");
@@ -204,7 +203,6 @@ static enum kvt_status print_csv(const struct calibrate *c)
                s->errors.mean, s->errors.median, s->errors.p90, f->floor, s->inside,
                (long long)f->unseen.rows, f->unseen.mean, f->unseen.median, !f->bad);
     }
-    return KVT_OK;
 }
 
 /* Of the law without its surface, in s, bytes/s, FLOP/s and tokens. */
@@ -226,18 +224,19 @@ static enum kvt_status print_json(const struct calibrate *c, struct kvt_err *err
     for (int32_t i = 0; i < c->shown_count; i++) {
         const struct shown *s = &c->shown[i];
         const struct kvt_fit *f = s->fit;
-        json_t *row = json_pack(
-            "{s:s, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:I, s:f, s:f, s:b, s:s}", "name",
-            s->name, "rows", (json_int_t)f->rows, "excluded", (json_int_t)f->excluded, "test_rows",
-            (json_int_t)s->errors.rows, "mape", s->errors.mean, "median", s->errors.median, "p90",
-            s->errors.p90, "repeat_floor", f->floor, "interval_coverage", s->inside, "unseen_rows",
-            (json_int_t)f->unseen.rows, "unseen_mape", f->unseen.mean, "unseen_median",
-            f->unseen.median, "used", !f->bad, "trouble", f->trouble);
+        json_t *row =
+            json_pack("{s:o, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:I, s:f, s:f, s:b, s:o}",
+                      "name", kvt_json_text(s->name), "rows", (json_int_t)f->rows, "excluded",
+                      (json_int_t)f->excluded, "test_rows", (json_int_t)s->errors.rows, "mape",
+                      s->errors.mean, "median", s->errors.median, "p90", s->errors.p90,
+                      "repeat_floor", f->floor, "interval_coverage", s->inside, "unseen_rows",
+                      (json_int_t)f->unseen.rows, "unseen_mape", f->unseen.mean, "unseen_median",
+                      f->unseen.median, "used", !f->bad, "trouble", kvt_json_text(f->trouble));
         json_object_set_new(row, "parameters", parameters_json(f));
         json_array_append_new(families, row);
     }
     json_t *root = json_pack("{s:s, s:o}", "gpu", c->gpu.name, "families", families);
-    return kvt_cli_print_json(root, 6, err);
+    return kvt_json_print(root, 6, stdout, err);
 }
 
 /* What a calibration of kvtwin bench has besides its fits. */
@@ -308,29 +307,31 @@ static enum kvt_status write_calibration(const struct kvt_cli *cli, struct calib
     return status;
 }
 
-static const char *const table_options[] = {"test", "gpu", "stack", "keep"};
-
 /* Options of one kind of measurement mean nothing beside the other. */
-static enum kvt_status check_options(const struct kvt_cli *cli, bool serving, struct kvt_err *err)
+static enum kvt_status check_options(const struct kvt_cli *cli, const char *serving,
+                                     struct kvt_err *err)
 {
-    for (size_t i = 0; serving && i < sizeof table_options / sizeof table_options[0]; i++)
-        if (kvt_cli_get(cli, table_options[i]) != NULL)
-            return kvt_err_set(err, KVT_EUSAGE, "--%s is for tables of kernel times, not --serving",
-                               table_options[i]);
-    static const char *const file_options[] = {"keep", "kernel"};
-    for (size_t i = 0; cli->output == NULL && i < sizeof file_options / sizeof *file_options; i++)
-        if (kvt_cli_get(cli, file_options[i]) != NULL)
-            return kvt_err_set(err, KVT_EUSAGE,
-                               "--%s says what the calibration holds: want -o FILE, got none",
-                               file_options[i]);
+    static const char *const of_tables[] = {"test", "gpu", "stack", "kernel", "keep", NULL};
+    static const char *const of_config[] = {"set", "seed", "print-config", NULL};
+    static const char *const of_file[] = {"keep", "kernel", NULL};
+    int32_t at = 0;
+    if (serving != NULL)
+        KVT_TRY(
+            kvt_cli_refuse(cli, of_tables, "is for tables of kernel times, not --serving", err));
+    else
+        KVT_TRY(kvt_cli_refuse(cli, of_config, "is for --serving CONFIG", err));
+    if (cli->output == NULL)
+        KVT_TRY(kvt_cli_refuse(cli, of_file,
+                               "says what the calibration holds: want -o FILE, got none", err));
+    if (serving != NULL)
+        KVT_TRY(kvt_cli_check_input(cli, "serving", serving, err));
+    for (const char *test; (test = kvt_cli_next(cli, "test", &at)) != NULL;)
+        KVT_TRY(kvt_cli_check_input(cli, "test", test, err));
     for (int32_t i = 0; i < cli->operand_count; i++)
         for (int32_t j = 0; j < i; j++)
             if (kvt_file_is_same(cli->operands[j], cli->operands[i]))
                 return kvt_err_set(err, KVT_EUSAGE, "%s: want each file once, got it as %s too",
                                    cli->operands[i], cli->operands[j]);
-    if (!serving && (cli->set_count > 0 || cli->print_config))
-        return kvt_err_set(err, KVT_EUSAGE, "%s is for --serving CONFIG",
-                           cli->print_config ? "--print-config" : "--set (and --seed)");
     return KVT_OK;
 }
 
@@ -338,7 +339,7 @@ static enum kvt_status run_calibrate(const struct kvt_cli *cli, struct kvt_err *
 {
     struct calibrate c = {0};
     const char *serving = kvt_cli_get(cli, "serving");
-    KVT_TRY(check_options(cli, serving != NULL, err));
+    KVT_TRY(check_options(cli, serving, err));
     if (serving != NULL)
         return kvt_calibrate_serving(cli, serving, err);
     enum kvt_status status = read_tables(cli, &c, err);
@@ -350,8 +351,10 @@ static enum kvt_status run_calibrate(const struct kvt_cli *cli, struct kvt_err *
         status = write_calibration(cli, &c, err);
     if (status == KVT_OK && cli->format == KVT_FORMAT_JSON)
         status = print_json(&c, err);
+    else if (status == KVT_OK && cli->format == KVT_FORMAT_CSV)
+        print_csv(&c);
     else if (status == KVT_OK)
-        status = cli->format == KVT_FORMAT_CSV ? print_csv(&c) : print_text(&c);
+        print_text(&c);
     for (int32_t i = 0; c.fits != NULL && i < c.tables.series_count; i++)
         kvt_fit_release(&c.fits[i]);
     free(c.fits);

@@ -1,12 +1,12 @@
 /*
  * cmd_capacity.c - the memory map of each role: a bar, a table, tokens, pages, requests
  */
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
+#include "sim/base/json.h"
 #include "sim/base/units.h"
 #include "sim/plan/role_memory.h"
 
@@ -275,7 +275,7 @@ static enum kvt_status print(const struct kvt_cli *cli, const struct view *view,
         first = false;
     }
     if (cli->format == KVT_FORMAT_JSON)
-        return kvt_cli_print_json(json_pack("{s:o}", "roles", roles), 10, err);
+        return kvt_json_print(json_pack("{s:o}", "roles", roles), 10, stdout, err);
     json_decref(roles);
     return KVT_OK;
 }

@@ -1,11 +1,11 @@
 /*
  * cmd_config.c - kvtwin config: the reference page, the list of keys, the check of a file
  */
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/fields.h"
 #include "sim/config/config.h"
 
 static enum kvt_status print_text(char *text, struct kvt_err *err)
@@ -21,7 +21,9 @@ static enum kvt_status print_verdict(const struct kvt_cli *cli, const struct kvt
                                      struct kvt_err *err)
 {
     if (cli->format == KVT_FORMAT_CSV) {
-        printf("config,domains\n%s,%d\n", config->path, config->domains);
+        puts("config,domains");
+        kvt_csv_field(stdout, config->path);
+        printf(",%d\n", config->domains);
         return KVT_OK;
     }
     if (cli->format == KVT_FORMAT_TEXT) {
@@ -38,8 +40,9 @@ static enum kvt_status print_verdict(const struct kvt_cli *cli, const struct kvt
         const struct kvt_config_domain *domain = kvt_config_domain(config, i);
         json_object_set_new(domains, domain->path, json_integer(domain->count));
     }
-    return kvt_cli_print_json(json_pack("{s:s, s:o}", "config", config->path, "domains", domains),
-                              0, err);
+    json_t *verdict =
+        json_pack("{s:o, s:o}", "config", kvt_json_text(config->path), "domains", domains);
+    return kvt_json_print(verdict, 0, stdout, err);
 }
 
 static enum kvt_status check_file(const struct kvt_cli *cli, const char *path, struct kvt_err *err)
@@ -64,12 +67,16 @@ static enum kvt_status explain_key(const struct kvt_cli *cli, struct kvt_err *er
 
 static enum kvt_status run_config(const struct kvt_cli *cli, struct kvt_err *err)
 {
+    static const char *const of_check[] = {"set", "seed", "print-config", NULL};
     const char *what = cli->operands[0];
     bool checks = strcmp(what, "check") == 0;
     if (checks && cli->operand_count != 2)
         return kvt_err_set(err, KVT_EUSAGE, "config check: want one CONFIG, got none");
     if (checks)
         return check_file(cli, cli->operands[1], err);
+    KVT_TRY(kvt_cli_refuse(cli, of_check, "is for config check", err));
+    if (cli->format != KVT_FORMAT_TEXT)
+        return kvt_err_set(err, KVT_EUSAGE, "--format: want text, but for config check");
     if (strcmp(what, "explain") == 0)
         return explain_key(cli, err);
     if (cli->operand_count != 1)

@@ -1,12 +1,12 @@
 /*
  * cmd_examples.c - kvtwin examples: the configs that come with the program, one line each
  */
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
 #include "sim/base/file.h"
+#include "sim/base/json.h"
 #include "sim/config/config.h"
 
 #define FILES_MAX 256
@@ -23,7 +23,8 @@ static enum kvt_status print_one(const struct kvt_cli *cli, const char *path, js
     if (cli->format == KVT_FORMAT_TEXT)
         printf("%s\n    %s\n", path, title);
     else
-        json_array_append_new(list, json_pack("{s:s, s:s}", "config", path, "title", title));
+        json_array_append_new(
+            list, json_pack("{s:o, s:s}", "config", kvt_json_text(path), "title", title));
     kvt_config_release(&config);
     return KVT_OK;
 }
@@ -33,7 +34,7 @@ static enum kvt_status print_list(const struct kvt_cli *cli, json_t *list, struc
     if (cli->format == KVT_FORMAT_TEXT)
         return KVT_OK;
     if (cli->format == KVT_FORMAT_JSON)
-        return kvt_cli_print_json(json_pack("{s:O}", "examples", list), 0, err);
+        return kvt_json_print(json_pack("{s:O}", "examples", list), 0, stdout, err);
     size_t i;
     json_t *item;
     puts("config,title");

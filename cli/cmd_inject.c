@@ -64,6 +64,13 @@ static void name_guard(const struct kvt_config *config, struct kvt_inject_row *r
 
 /* ---- running ------------------------------------------------------------------------------ */
 
+static void say_strikes(const struct kvt_config *config, int32_t count, FILE *talk)
+{
+    if (count == 0 && talk != NULL)
+        fprintf(talk, "kvtwin: note: the rates of %s draw no strike with this seed\n",
+                config->path);
+}
+
 static enum kvt_status run_plan(const struct kvt_config *config, struct kvt_inject_row *row,
                                 const struct kvt_campaign_options *how,
                                 struct kvt_inject_report *report, struct kvt_err *err)
@@ -73,9 +80,7 @@ static enum kvt_status run_plan(const struct kvt_config *config, struct kvt_inje
     int32_t count;
     KVT_TRY(kvt_fault_run(config, how, strikes, results, &count, err));
     row->planned = true;
-    if (count == 0 && how->talk != NULL)
-        fprintf(how->talk, "kvtwin: note: the rates of %s draw no strike with this seed\n",
-                row->config);
+    say_strikes(config, count, how->talk);
     for (int32_t i = 0; i < count; i++) {
         const struct kvt_config_strike *from =
             strikes[i].row >= 0 ? &config->faults.plan.rows[strikes[i].row] : NULL;
@@ -95,7 +100,7 @@ static bool is_planned(const struct kvt_config *config)
 }
 
 /* The strikes that the config writes and draws, as it would write them. */
-static enum kvt_status print_plan(const struct kvt_config *config, struct kvt_err *err)
+static enum kvt_status print_plan(const struct kvt_config *config, FILE *talk, struct kvt_err *err)
 {
     static struct kvt_strike strikes[KVT_STRIKES_MAX];
     struct kvt_simulation base;
@@ -112,8 +117,7 @@ static enum kvt_status print_plan(const struct kvt_config *config, struct kvt_er
     kvt_simulation_release(&base);
     if (status != KVT_OK)
         return status;
-    if (count == 0)
-        fprintf(stderr, "kvtwin: its rates draw no strike with this seed: an empty plan\n");
+    say_strikes(config, count, talk);
     puts("faults:");
     kvt_fault_print_plan(strikes, count, stdout);
     return KVT_OK;
@@ -132,7 +136,7 @@ static enum kvt_status run_config(struct kvt_config *config, const char *path,
     snprintf(row.config, sizeof row.config, "%s", slash != NULL ? slash + 1 : path);
     name_guard(config, &row);
     if (report->print_plan)
-        return print_plan(config, err);
+        return print_plan(config, how->talk, err);
     if (report->real != NULL && (is_planned(config) || report->estimates))
         return kvt_err_at(err, KVT_ECONFIG, config->faults.where,
                           "faults: --backend wants trials of one strike, and neither a plan, nor "
@@ -232,6 +236,7 @@ static enum kvt_status read_options(const struct kvt_cli *cli, struct kvt_inject
     int32_t threads;
     const char *which = kvt_cli_get(cli, "estimator"), *inflate = kvt_cli_get(cli, "inflate");
     KVT_TRY(kvt_cli_get_threads(cli, &threads, err));
+    KVT_TRY(kvt_cli_get_double(cli, "inflate", 0, &report->inflate, err));
     report->print_plan = kvt_cli_get(cli, "print-plan") != NULL;
     if (report->print_plan && cli->output != NULL)
         return kvt_err_set(err, KVT_EUSAGE,
@@ -247,10 +252,7 @@ static enum kvt_status read_options(const struct kvt_cli *cli, struct kvt_inject
     report->estimator = importance  ? KVT_ESTIMATE_IMPORTANCE
                         : splitting ? KVT_ESTIMATE_SPLITTING
                                     : KVT_ESTIMATE_COUNTED;
-    char *end = NULL;
-    report->inflate = inflate != NULL ? strtod(inflate, &end) : 0;
-    if (inflate != NULL &&
-        (*inflate == '\0' || *end != '\0' || !(report->inflate >= 1) || report->inflate > 1e15))
+    if (inflate != NULL && (report->inflate < 1 || report->inflate > 1e15))
         return kvt_err_set(err, KVT_EUSAGE,
                            "--inflate: want a number from 1 to 1e15, got \"%.40s\"", inflate);
     if (inflate != NULL && !importance)
@@ -311,7 +313,7 @@ static enum kvt_status run(const struct kvt_cli *cli, struct kvt_err *err)
     int64_t trials;
     KVT_TRY(kvt_cli_backend(cli, &real.backend, err));
     KVT_TRY(kvt_cli_get_int(cli, "trials", 1, 1000000000, 0, &trials, err));
-    if (trials > 0 && with.set_count < KVT_CLI_VALUES_MAX) {
+    if (trials > 0) {
         snprintf(trials_set, sizeof trials_set, "faults.trials=%lld", (long long)trials);
         with.sets[with.set_count++] = trials_set;
     }

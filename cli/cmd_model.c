@@ -1,12 +1,12 @@
 /*
  * cmd_model.c - models: what a shipped one is made of, and new ones from a config.json
  */
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
 #include "sim/base/file.h"
+#include "sim/base/json.h"
 #include "sim/model/kv.h"
 #include "sim/model/weights.h"
 
@@ -96,7 +96,7 @@ static enum kvt_status show_json(const struct kvt_model *model, const struct kvt
             json_object_set_new(kv, kvt_kv_dtype_names[d], json_integer(bytes));
     }
     json_object_set_new(root, "kv_bytes_per_token", kv);
-    return kvt_cli_print_json(root, 0, err);
+    return kvt_json_print(root, 0, stdout, err);
 }
 
 static enum kvt_status show(const struct kvt_cli *cli, const struct kvt_model *model,
@@ -118,11 +118,14 @@ static enum kvt_status show(const struct kvt_cli *cli, const struct kvt_model *m
     return KVT_OK;
 }
 
-static enum kvt_status list_models(struct kvt_err *err)
+static enum kvt_status list_models(const struct kvt_cli *cli, struct kvt_err *err)
 {
     enum { MOST = 512 };
     char *files[MOST];
     int32_t count;
+    if (cli->format != KVT_FORMAT_TEXT)
+        return kvt_err_set(err, KVT_EUSAGE,
+                           "--format: want text for the list of models, or a NAME");
     KVT_TRY(kvt_shipped_files("models", files, MOST, &count, err));
     for (int32_t i = 0; i < count; i++) {
         const char *name = strrchr(files[i], '/') + 1;
@@ -159,26 +162,21 @@ static enum kvt_status import(const struct kvt_cli *cli, const char *path, struc
 
 static enum kvt_status run(const struct kvt_cli *cli, struct kvt_err *err)
 {
+    static const char *const of_import[] = {"output", "base", NULL};
     const char *verb = cli->operands[0];
+    struct kvt_model model;
     if (strcmp(verb, "import") == 0) {
         if (cli->operand_count != 2)
-            return kvt_err_set(err, KVT_EUSAGE, "model import: want one FILE");
+            return kvt_err_set(err, KVT_EUSAGE, "model import: want one FILE, got none");
         return import(cli, cli->operands[1], err);
     }
     if (strcmp(verb, "show") != 0)
         return kvt_err_set(err, KVT_EUSAGE, "model: want import or show, got \"%s\"", verb);
-    if (cli->output != NULL)
-        return kvt_err_set(err, KVT_EUSAGE, "model show: -o is for model import");
+    KVT_TRY(kvt_cli_refuse(cli, of_import, "is for model import", err));
     if (cli->operand_count == 1)
-        return list_models(err);
-    for (int32_t i = 1; i < cli->operand_count; i++) {
-        struct kvt_model model;
-        KVT_TRY(kvt_model_load(&model, cli->operands[i], err));
-        if (i > 1 && cli->format == KVT_FORMAT_TEXT)
-            putchar('\n');
-        KVT_TRY(show(cli, &model, err));
-    }
-    return KVT_OK;
+        return list_models(cli, err);
+    KVT_TRY(kvt_model_load(&model, cli->operands[1], err));
+    return show(cli, &model, err);
 }
 
 const struct kvt_command kvt_command_model = {

@@ -17,7 +17,7 @@ static enum kvt_status report(const struct kvt_cli *cli, const struct kvt_search
     if (cli->output != NULL)
         KVT_TRY(kvt_search_write(search, cli->output, err));
     if (cli->format == KVT_FORMAT_JSON)
-        kvt_plan_print_json(search, stdout);
+        KVT_TRY(kvt_plan_print_json(search, stdout, err));
     else if (cli->format == KVT_FORMAT_CSV)
         kvt_plan_print_csv(search, stdout);
     else

@@ -212,6 +212,7 @@ static enum kvt_status run_report(const struct kvt_cli *cli, struct kvt_err *err
          path = kvt_cli_next(cli, "compare", &at)) {
         if (count == KVT_BESIDE_MAX)
             return kvt_err_set(err, KVT_EUSAGE, "--compare: want at most %d files", KVT_BESIDE_MAX);
+        KVT_TRY(kvt_cli_check_input(cli, "compare", path, err));
         compare[count++] = path;
     }
     if (cli->output == NULL && kvt_cli_get(cli, "svg") == NULL && kvt_cli_get(cli, "png") == NULL)
@@ -221,8 +222,8 @@ static enum kvt_status run_report(const struct kvt_cli *cli, struct kvt_err *err
     if (kind[0] == '\0')
         return report_run(cli, compare, count, err);
     if (count > 0)
-        return kvt_err_set(err, KVT_EUSAGE, "--compare: want the file of a run, got that of a %s",
-                           kind);
+        return kvt_err_set(err, KVT_EUSAGE, "--compare wants the file of a run, %s is another (%s)",
+                           cli->operands[0], kind);
     return report_points(cli, err);
 }
 

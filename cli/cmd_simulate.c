@@ -2,8 +2,10 @@
  * cmd_simulate.c - run a trace or a generated load through a fleet; print the serving table
  */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "cli/simulate_outputs.h"
+#include "sim/base/file.h"
 #include "sim/output/progress.h"
 #include "sim/plan/price.h"
 #include "sim/plan/resample.h"
@@ -30,8 +32,22 @@ struct outputs {
     struct kvt_progress progress;
 };
 
-static enum kvt_status explain(const struct kvt_cli *cli, const struct kvt_config *config,
-                               struct kvt_err *err)
+/* A step is printed, a run has outputs: what is for the one means nothing to the other. */
+static enum kvt_status check_options(const struct kvt_cli *cli, bool explains, struct kvt_err *err)
+{
+    static const char *const of_run[] = {"output", "log",       "decisions", "perfetto",
+                                         "export", "resamples", NULL};
+    static const char *const of_step[] = {"batch", "context", "chunk", NULL};
+    if (!explains)
+        return kvt_cli_refuse(cli, of_step, "is for --explain-step", err);
+    if (cli->format == KVT_FORMAT_CSV)
+        return kvt_err_set(err, KVT_EUSAGE,
+                           "--format: want text or json, --explain-step is no table");
+    return kvt_cli_refuse(cli, of_run, "is for a run: --explain-step runs nothing", err);
+}
+
+static enum kvt_status explain_roles(const struct kvt_cli *cli, const struct kvt_config *config,
+                                     FILE *out, struct kvt_err *err)
 {
     static struct kvt_role_memory plan;
     int64_t batch, context, chunk;
@@ -40,7 +56,7 @@ static enum kvt_status explain(const struct kvt_cli *cli, const struct kvt_confi
     KVT_TRY(kvt_cli_get_int(cli, "chunk", 1, 1 << 26, 8192, &chunk, err));
     bool json = cli->format == KVT_FORMAT_JSON, first = true;
     if (json)
-        fputs("{\"steps\": [", stdout);
+        fputs("{\"steps\": [", out);
     for (int role = 0; role < KVT_ROLE_COUNT; role++) {
         if (!config->roles[role].present)
             continue;
@@ -51,23 +67,42 @@ static enum kvt_status explain(const struct kvt_cli *cli, const struct kvt_confi
                 continue;
             struct kvt_explained what = {.decodes = decode ? batch : 0,
                                          .context = decode ? context : 0,
-                                         .prompt = decode ? 0 : chunk};
+                                         .prompt = decode ? 0 : chunk,
+                                         .json = json,
+                                         .talk = cli->verbosity >= 0 ? stderr : NULL};
             if (json)
-                printf("%s{\"role\": \"%s\", \"kind\": \"%s\", \"step\": ", first ? "" : ", ",
-                       kvt_role_names[role], decode ? "decode" : "prefill");
+                fprintf(out, "%s{\"role\": \"%s\", \"kind\": \"%s\", \"step\": ", first ? "" : ", ",
+                        kvt_role_names[role], decode ? "decode" : "prefill");
             else
-                printf("%s%s, %s step\n", first ? "" : "\n", kvt_role_names[role],
-                       decode ? "decode" : "prefill");
-            KVT_TRY(
-                kvt_price_explain(config, (enum kvt_role)role, &plan, &what, json, stdout, err));
+                fprintf(out, "%s%s, %s step\n", first ? "" : "\n", kvt_role_names[role],
+                        decode ? "decode" : "prefill");
+            KVT_TRY(kvt_price_explain(config, (enum kvt_role)role, &plan, &what, out, err));
             if (json)
-                fputs("}", stdout);
+                fputs("}", out);
             first = false;
         }
     }
     if (json)
-        puts("]}");
+        fputs("]}\n", out);
     return KVT_OK;
+}
+
+/* Printed once all roles are known: a later one may not fit. */
+static enum kvt_status explain(const struct kvt_cli *cli, const struct kvt_config *config,
+                               struct kvt_err *err)
+{
+    char *text = NULL;
+    size_t count = 0;
+    FILE *out = kvt_memory_open(&text, &count);
+    if (out == NULL)
+        return kvt_err_set(err, KVT_ENOMEM, "no memory for the kernels of a step");
+    enum kvt_status status = explain_roles(cli, config, out, err);
+    if (!kvt_memory_close(out, &text) && status == KVT_OK)
+        status = kvt_err_set(err, KVT_ENOMEM, "no memory for the kernels of a step");
+    if (status == KVT_OK)
+        fputs(text, stdout);
+    free(text);
+    return status;
 }
 
 /* Intervals for the metrics of a run that went to its end; none when count is 0. */
@@ -176,15 +211,15 @@ static enum kvt_status run(const struct kvt_cli *cli, struct kvt_err *err)
 {
     double start = kvt_wall_seconds();
     static struct kvt_config config;
-    bool done;
+    bool done, explains = kvt_cli_get(cli, "explain-step") != NULL;
+    KVT_TRY(check_options(cli, explains, err));
     KVT_TRY(kvt_cli_config(cli, cli->operands[0], &config, &done, err));
     if (done)
         return KVT_OK;
     static struct outputs outputs;
     outputs = (struct outputs){0};
-    enum kvt_status status = kvt_cli_get(cli, "explain-step") != NULL
-                                 ? explain(cli, &config, err)
-                                 : simulate(cli, &config, &outputs, start, err);
+    enum kvt_status status =
+        explains ? explain(cli, &config, err) : simulate(cli, &config, &outputs, start, err);
     kvt_simulate_outputs_abandon(&outputs.files);
     kvt_config_release(&config);
     return status;

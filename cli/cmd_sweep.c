@@ -34,7 +34,7 @@ static void print_json(const struct kvt_sweep *sweep)
         json_object_set_new(row, "settings", kvt_settings_json(sweep->points, i));
         json_object_set_new(row, "status", json_integer((json_int_t)sweep->status[i]));
         if (sweep->message[i] != NULL)
-            json_object_set_new(row, "message", json_string(sweep->message[i]));
+            json_object_set_new(row, "message", kvt_json_text(sweep->message[i]));
         for (int32_t c = 0; sweep->message[i] == NULL && c < sweep->columns.count; c++)
             if (!isnan(kvt_sweep_value(sweep, c, i)))
                 json_object_set_new(row, sweep->columns.names[c],

@@ -1,12 +1,12 @@
 /*
  * cmd_trace.c - traces from the shell: import any known format, generate one, look at one
  */
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
+#include "sim/base/json.h"
 #include "sim/base/units.h"
 #include "sim/config/config.h"
 #include "sim/plan/load.h"
@@ -143,6 +143,7 @@ static enum kvt_status lengths_parse(const struct kvt_cli *cli, const char *opti
     *spec = (struct kvt_lengths_spec){.mean = -1, .min = -1, .max = -1, .p99 = -1, .cv = -1};
     if (strncmp(text, "from:", 5) == 0) {
         spec->kind = KVT_LENGTHS_EMPIRICAL;
+        KVT_TRY(kvt_cli_check_input(cli, option, text + 5, err));
         KVT_TRY(kvt_trace_read(source, text + 5, 1, err));
         spec->sample = strcmp(option, "input-tokens") == 0 ? source->input : source->output;
         spec->sample_count = source->count;
@@ -195,11 +196,11 @@ static enum kvt_status spec_parse(const struct kvt_cli *cli, struct kvt_trace_sp
                                   struct kvt_trace sources[2], struct kvt_err *err)
 {
     const char *arrivals = kvt_cli_get(cli, "arrivals");
-    if (cli->print_config || cli->set_count > (cli->seed_given ? 1 : 0))
-        return kvt_err_set(err, KVT_EUSAGE, "want a config for --set and --print-config, got none");
+    static const char *const of_config[] = {"set", "print-config", NULL};
+    KVT_TRY(kvt_cli_refuse(cli, of_config, "wants a config, got none", err));
     *spec = (struct kvt_trace_spec){.seed = cli->seed_given ? cli->seed : 1};
     if (kvt_cli_get(cli, "rate") == NULL)
-        return kvt_err_set(err, KVT_EUSAGE, "want --rate, got none");
+        return kvt_err_set(err, KVT_EUSAGE, "trace generate: want --rate, got none");
     KVT_TRY(kvt_cli_get_double(cli, "rate", 0, &spec->rate, err));
     KVT_TRY(kvt_cli_get_int(cli, "requests", 1, KVT_TRACE_ROWS_MAX, -1, &spec->requests, err));
     KVT_TRY(kvt_cli_get_double(cli, "until", -1, &spec->until, err));
@@ -319,9 +320,9 @@ static enum kvt_status stats_print_json(const struct stats_row rows[STATS_ROW_CO
         double value = rows[i].value;
         bool is_whole = value == floor(value);
         json_object_set_new(object, rows[i].name,
-                            is_whole ? json_integer((json_int_t)value) : json_real(value));
+                            is_whole ? json_integer((json_int_t)value) : kvt_json_real(value));
     }
-    return kvt_cli_print_json(object, 12, err);
+    return kvt_json_print(object, 12, stdout, err);
 }
 
 static enum kvt_status run_stats(const struct kvt_cli *cli, struct kvt_err *err)
@@ -360,9 +361,12 @@ static enum kvt_status run_stats(const struct kvt_cli *cli, struct kvt_err *err)
 /* An option of another action is a mistake, not something to pass over. */
 static enum kvt_status options_check(const struct kvt_cli *cli, bool generates, struct kvt_err *err)
 {
-    if (!generates && (cli->set_count > 0 || cli->print_config))
-        return kvt_err_set(err, KVT_EUSAGE, "trace %s takes no config and no --seed",
-                           cli->operands[0]);
+    static const char *const of_config[] = {"set", "seed", "print-config", NULL};
+    static const char *const of_file[] = {"output", NULL};
+    if (!generates)
+        KVT_TRY(kvt_cli_refuse(cli, of_config, "is for trace generate", err));
+    if (strcmp(cli->operands[0], "stats") == 0)
+        KVT_TRY(kvt_cli_refuse(cli, of_file, "is for a trace: stats writes none", err));
     for (const struct kvt_cli_option *option = options; option->name != NULL; option++) {
         bool is_of_generate = strncmp(option->help, "generate:", 9) == 0;
         if (is_of_generate != generates && kvt_cli_get(cli, option->name) != NULL)
@@ -392,7 +396,8 @@ static enum kvt_status run_trace(const struct kvt_cli *cli, struct kvt_err *err)
         KVT_TRY(options_check(cli, strcmp(action, "generate") == 0, err));
         return actions[i].run(cli, err);
     }
-    return kvt_err_set(err, KVT_EUSAGE, "want import, generate or stats, got \"%s\"", action);
+    return kvt_err_set(err, KVT_EUSAGE, "trace: want import, generate or stats, got \"%s\"",
+                       action);
 }
 
 const struct kvt_command kvt_command_trace = {

@@ -1,7 +1,6 @@
 /*
  * cmd_validate.c - run the fleet of a config on real memory and set what was predicted beside it
  */
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 #include "cli/fields.h"
 #include "cli/simulate_outputs.h"
 #include "runtime/validate.h"
+#include "sim/base/json.h"
 
 static const struct kvt_cli_option options[] = {
     {"backend", "NAME", "where it runs: cpu (default) or cuda"},
@@ -263,7 +263,7 @@ static enum kvt_status print_json(const struct kvt_validation *v, const char *ba
     json_object_set_new(object, "verdict", json_string(kvt_verdict_names[v->verdict]));
     if (v->why[0] != '\0')
         json_object_set_new(object, "reason", json_string(v->why));
-    return kvt_cli_print_json(object, 9, err);
+    return kvt_json_print(object, 9, stdout, err);
 }
 
 /* ---- the command ---------------------------------------------------------------------------- */

@@ -102,8 +102,8 @@ static enum kvt_status add_set(struct kvt_cli *cli, const char *text, struct kvt
     const char *equals = strchr(text, '=');
     if (equals == NULL || equals == text)
         return kvt_err_set(err, KVT_EUSAGE, "--set: want KEY=VALUE, got \"%s\"", text);
-    if (cli->set_count >= KVT_CLI_VALUES_MAX - 1) /* one is kept for --seed */
-        return kvt_err_set(err, KVT_EUSAGE, "--set: more than %d of them", KVT_CLI_VALUES_MAX - 1);
+    if (cli->set_count == KVT_CLI_VALUES_MAX)
+        return kvt_err_set(err, KVT_EUSAGE, "--set: want at most %d", KVT_CLI_VALUES_MAX);
     cli->sets[cli->set_count++] = text;
     return KVT_OK;
 }
@@ -194,6 +194,15 @@ enum kvt_status kvt_cli_check_output(const struct kvt_cli *cli, const char *opti
             return kvt_err_set(err, KVT_EUSAGE, "--%s %s is the input %s: want another file",
                                option, path, cli->operands[i]);
     return KVT_OK;
+}
+
+enum kvt_status kvt_cli_check_input(const struct kvt_cli *cli, const char *option, const char *path,
+                                    struct kvt_err *err)
+{
+    if (cli->output == NULL || !kvt_file_is_same(cli->output, path))
+        return KVT_OK;
+    return kvt_err_set(err, KVT_EUSAGE, "--output %s is the input of --%s: want another file",
+                       cli->output, option);
 }
 
 static enum kvt_status check_operands(const struct kvt_cli *cli, struct kvt_err *err)

@@ -271,11 +271,11 @@ static json_t *candidate_json(const struct kvt_search *search, const struct kvt_
     json_object_set_new(object, "cost_usd_per_h", kvt_json_real(c->usd_per_h));
     if (number >= 0)
         json_object_set_new(object, "objective", kvt_json_real(c->objective));
-    json_object_set_new(object, "limited_by", json_string(c->limit));
+    json_object_set_new(object, "limited_by", kvt_json_text(c->limit));
     json_object_set_new(object, "worst_of_bound", kvt_json_real(c->worst));
     json_object_set_new(object, "confidence",
                         kvt_json_real(number >= 0 ? c->confidence : (double)NAN));
-    json_object_set_new(object, "message", json_string(c->message));
+    json_object_set_new(object, "message", kvt_json_text(c->message));
     json_object_set_new(object, "metrics", metrics_json(search, c));
     return object;
 }
@@ -292,12 +292,12 @@ static json_t *reasons_json(const struct kvt_search *search)
     int32_t count = kvt_search_reasons(search, texts, counts, REASONS_MAX);
     json_t *list = json_array();
     for (int32_t i = 0; i < count; i++)
-        json_array_append_new(
-            list, json_pack("{s:s, s:I}", "reason", texts[i], "candidates", (json_int_t)counts[i]));
+        json_array_append_new(list, json_pack("{s:o, s:I}", "reason", kvt_json_text(texts[i]),
+                                              "candidates", (json_int_t)counts[i]));
     return list;
 }
 
-void kvt_plan_print_json(const struct kvt_search *search, FILE *out)
+enum kvt_status kvt_plan_print_json(const struct kvt_search *search, FILE *out, struct kvt_err *err)
 {
     const struct kvt_config_plan *plan = &search->points->config->plan;
     json_t *object = json_object(), *front = json_array(), *more = json_object();
@@ -323,9 +323,7 @@ void kvt_plan_print_json(const struct kvt_search *search, FILE *out)
                             json_integer((json_int_t)search->states[i]));
     json_object_set_new(object, "states", states);
     json_object_set_new(object, "reasons", reasons_json(search));
-    json_dumpf(object, out, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
-    fputc('\n', out);
-    json_decref(object);
+    return kvt_json_print(object, 12, out, err);
 }
 
 static void print_number(double value, FILE *out)

@@ -10,7 +10,8 @@
 void kvt_plan_print_text(const struct kvt_search *search, FILE *out);
 
 /* best, pareto[], candidates, evaluated (design: contract), and why the rest was not taken. */
-void kvt_plan_print_json(const struct kvt_search *search, FILE *out);
+enum kvt_status kvt_plan_print_json(const struct kvt_search *search, FILE *out,
+                                    struct kvt_err *err);
 
 /* A row per candidate. */
 void kvt_plan_print_csv(const struct kvt_search *search, FILE *out);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli/fields.h"
+#include "sim/base/json.h"
 #include "sim/base/list.h"
 #include "sim/output/interval.h"
 
@@ -177,8 +178,8 @@ static enum kvt_status summary_init(const struct kvt_reproduced_list *list, stru
 static json_t *row_json(const struct kvt_reproduced *row, bool published, bool fitted)
 {
     json_t *object = json_object();
-    json_object_set_new(object, published ? "name" : "row_id", json_string(row->row));
-    json_object_set_new(object, "metric", json_string(row->metric));
+    json_object_set_new(object, published ? "name" : "row_id", kvt_json_text(row->row));
+    json_object_set_new(object, "metric", kvt_json_text(row->metric));
     json_object_set_new(object, published ? "published" : "observed", kvt_json_real(row->observed));
     json_object_set_new(object, published ? "simulated" : "predicted",
                         kvt_json_real(row->predicted));
@@ -198,7 +199,7 @@ static json_t *row_json(const struct kvt_reproduced *row, bool published, bool f
     if (!published || !row->supported)
         json_object_set_new(object, "status", json_string(row->supported ? "ok" : "unsupported"));
     if (!row->supported)
-        json_object_set_new(object, "reason", json_string(row->reason));
+        json_object_set_new(object, "reason", kvt_json_text(row->reason));
     return object;
 }
 
@@ -249,7 +250,7 @@ static enum kvt_status print_json(const struct kvt_reproduced_list *list, bool p
     for (int32_t v = 0; v < summary->view_count; v++)
         json_object_set_new(root, views[summary->views[v]].name,
                             metrics_json(summary->metrics[v], summary->metric_count));
-    return kvt_cli_print_json(root, 10, err);
+    return kvt_json_print(root, 10, stdout, err);
 }
 
 static void print_number(double value)
@@ -268,7 +269,8 @@ static void print_csv(const struct kvt_reproduced_list *list, bool published)
         const double numbers[] = {row->observed, row->predicted, row->low,
                                   row->high,     row_error(row), row->pool_error};
         kvt_csv_field(stdout, row->row);
-        printf(",%s", row->metric);
+        putchar(',');
+        kvt_csv_field(stdout, row->metric);
         for (size_t n = 0; n < sizeof numbers / sizeof *numbers; n++)
             print_number(numbers[n]);
         printf(",%s,%s,", row->kind, row->supported ? "ok" : "unsupported");

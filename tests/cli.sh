@@ -114,6 +114,16 @@ done
 run "the check of a config with a domain" 0 config check "$config" --format json \
     --set 'fleet.decode.replicas={choices: [1, 2]}'
 out_has '"fleet.decode.replicas": 2'
+odd=$work/$(printf 'q\377').yaml
+cp "$config" "$odd"
+run "the check of a path that is not UTF-8" 0 config check "$odd" --format json
+out_has 'q?.yaml"'
+run "options of a check beside a list" 2 config keys --seed 3
+err_has "--seed is for config check"
+run "a list as JSON" 2 config keys --format json
+err_has "--format: want text"
+run "options of an import beside a model" 2 model show qwen3-8b --base qwen3-4b
+err_has "--base is for model import"
 run "the check of a config that is wrong" 3 config check "$config" --set fleet.decode.kv=fp9
 out_is_empty
 err_has "kvtwin: --set fleet.decode.kv=fp9: fleet.decode.kv: want one of bf16,"
@@ -276,6 +286,12 @@ run "a fit" 0 reproduce --serving "$work/serving.csv" --fit --format json
 out_has '"left_out": "qwen3-8b"'
 out_has '"layer_us": '
 out_has '"by_metric_reliable_unfitted": '
+run "a row that is not there" 2 reproduce --serving "$work/serving.csv" --row c
+err_has 'there is no row "c" in'
+sed 's/Qwen3-8B/Qwen9/' "$work/serving.csv" >"$work/unknown.csv"
+run "a row of an unknown model" 3 reproduce --serving "$work/unknown.csv" --row b
+err_has 'unknown.csv:3: unsupported: the model "Qwen9" is not one of configs/models'
+err_lines 1
 run "a fit as text" 0 reproduce --serving "$work/serving.csv" --fit
 out_has "without the model"
 out_has "reliable rows, nothing fitted"
@@ -338,6 +354,10 @@ for way in "--seed 77" "--trials 21" "--estimator counted"; do
     cmp -s "$work/killed.h5" "$work/whole.h5" || fail "it was written over"
 done
 cp README.md "$work/other.h5"
+run "a campaign is no run" 3 diff "$work/whole.h5" "$work/whole.h5"
+err_has "want the file of a run (simulate -o), got that of a fault campaign (inject -o)"
+run "a campaign has no page" 3 report "$work/whole.h5" -o "$work/no.html"
+err_has "want the file of a run, a sweep or a plan, got that of a fault campaign (inject -o)"
 run "nor is a file of another kind" 3 inject configs/examples/faults.yaml --trials 2 -o "$work/other.h5" \
     --set fleet.decode.guard=none --set 'faults.kinds=[leak]'
 err_has "other.h5: want an HDF5 file of kvtwin's, got something else; remove it, or name another output"
@@ -382,7 +402,7 @@ run "rates at which nothing strikes are split too" 0 inject configs/examples/fau
 run "a plan without a strike" 0 inject configs/examples/faults.yaml --print-plan \
     --set 'faults.rates=[{fault: bit-flip, rate: 1e-9, per: hour}]'
 out_has "plan: []"
-err_has "an empty plan"
+err_has "draw no strike with this seed"
 run "a run that is split" 0 inject configs/examples/faults.yaml --trials 8 --estimator splitting --format json \
     --set fleet.decode.guard=tag-side --set 'faults.rates=[{fault: stale-reader, rate: 1e-3, per: hour}]'
 out_has '"estimator": "splitting"'
@@ -438,6 +458,15 @@ awk 'BEGIN {
 run "a table is fitted" 0 calibrate "$table" -o "$work/cal.yaml"
 err_is_empty
 out_has "own 1.0 gemm bfloat16"
+run "a step that one role has no room for" 3 simulate configs/examples/quickstart.yaml --explain-step --format json \
+    --set fleet.decode.memory.fraction=0.01
+out_is_empty
+run "a file of a step" 2 simulate configs/examples/quickstart.yaml --explain-step -o "$work/no.h5"
+err_has "--output is for a run"
+run "a table of a step" 2 simulate configs/examples/quickstart.yaml --explain-step --format csv
+err_has "want text or json"
+run "a batch of a run" 2 simulate configs/examples/quickstart.yaml --batch 3
+err_has "--batch is for --explain-step"
 run "its calibration is read" 0 simulate $config --set calibration.h200-sxm="$work/cal.yaml" --explain-step
 run "a fit as JSON" 0 calibrate "$table" --test "$table" --format json
 out_starts "{"
@@ -547,7 +576,20 @@ run "a result without a field" 3 calibrate "$work/field.json" --serving "$work/s
 err_has 'field.json:2: field "total_input_tokens": wanted in a benchmark result, not found'
 run "a table as a result" 3 calibrate "$own" --serving "$work/server.yaml"
 run "options of tables beside --serving" 2 calibrate "$work/bench.jsonl" --serving "$work/server.yaml" --gpu h200-sxm
+run "a kernel rule beside --serving" 2 calibrate "$work/bench.jsonl" --serving "$work/server.yaml" --kernel gemm=x -o "$work/no.yaml"
+err_has "--kernel is for tables of kernel times"
+run "a calibration over its config" 2 calibrate "$work/bench.jsonl" --serving "$work/server.yaml" -o "$work/server.yaml"
+err_has "server.yaml is the input of --serving"
+run "a calibration over its test" 2 calibrate "$table" --test "$own" -o "$own"
+err_has "is the input of --test"
+sed 's/"total_throughput"/"model_id": "Qwen\/Qwen3-8B", "total_token_throughput"/; s/Infinity/"inf"/' "$work/bench.jsonl" >"$work/model.json"
+run "a result of another model" 0 calibrate "$work/model.json" --serving "$work/server.yaml"
+err_has 'model.json:1: is a run of "Qwen/Qwen3-8B" (qwen3-8b), the config '
+sed -i 's/Qwen3-8B/Qwen3-30B-A3B-Instruct-2507-FP8/' "$work/model.json"
+run "a result of its model" 0 calibrate "$work/model.json" --serving "$work/server.yaml"
+grep -q "is a run of" "$work/err" && fail "$(cat "$work/err")"
 run "--set beside tables" 2 calibrate "$own" --set engine=vllm
+err_has "--set is for --serving CONFIG"
 
 interrupt() { # interrupt SIGNAL OPTION...: into $work/out, $work/err and $got
     signal=$1

@@ -71,8 +71,12 @@ expect 0 'wrote 20 requests' generate "$config" --set "$load" --set 'run.until=2
 cmp -s "$work/x.csv" "$work/z.csv" || fail "a config and the same options made two traces"
 expect 3 'want a workload to generate (open or closed), got a trace' generate "$config" -o "$work/z.csv"
 expect 2 'want --rate or a config, got both' generate "$config" --rate 1 -o "$work/z.csv"
-expect 2 'want a config for --set' generate --rate 1 --set run.seed=3 -o "$work/z.csv"
-expect 2 'trace stats takes no config' stats --seed 3 traces/quickstart.csv
+expect 2 '--set wants a config' generate --rate 1 --set run.seed=3 -o "$work/z.csv"
+expect 2 '--seed is for trace generate' stats --seed 3 traces/quickstart.csv
+expect 2 '--output is for a trace' stats traces/quickstart.csv -o "$work/z.csv"
+cp traces/quickstart.csv "$work/from.csv"
+expect 2 'from.csv is the input of --input-tokens' generate --rate 1 --requests 9 --input-tokens "from:$work/from.csv" \
+    --output-tokens 1 -o "$work/from.csv"
 
 # ---- import and stats agree ----
 gzip -c traces/mooncake-sample.csv >"$work/m.gz"

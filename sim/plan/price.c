@@ -129,11 +129,10 @@ enum kvt_status kvt_price_freeze(const struct kvt_price *price, const struct kvt
 
 enum kvt_status kvt_price_explain(const struct kvt_config *config, enum kvt_role role,
                                   const struct kvt_role_memory *plan,
-                                  const struct kvt_explained *what, bool json, FILE *out,
-                                  struct kvt_err *err)
+                                  const struct kvt_explained *what, FILE *out, struct kvt_err *err)
 {
     struct kvt_calibration calibration;
-    KVT_TRY(load_calibration(config, role, plan, stderr, &calibration, err));
+    KVT_TRY(load_calibration(config, role, plan, what->talk, &calibration, err));
     struct kvt_kernel_list *step = malloc(sizeof *step);
     if (step == NULL) {
         kvt_calibration_release(&calibration);
@@ -154,7 +153,7 @@ enum kvt_status kvt_price_explain(const struct kvt_config *config, enum kvt_role
     };
     kvt_step_list(step, &plan->model, &shape, &calibration, &work, KVT_STEP_WHOLE);
     enum kvt_status status = KVT_OK;
-    if (json)
+    if (what->json)
         status = kvt_step_json(step, &calibration, out, err);
     else
         kvt_step_print(step, &calibration, out);

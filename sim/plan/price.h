@@ -39,10 +39,11 @@ enum kvt_status kvt_price_freeze(const struct kvt_price *price, const struct kvt
  * tokens each, or a prompt chunk of `prompt` tokens. */
 struct kvt_explained {
     int64_t decodes, context, prompt;
+    bool json;
+    FILE *talk; /* gets warnings; NULL: nobody */
 };
 enum kvt_status kvt_price_explain(const struct kvt_config *config, enum kvt_role role,
                                   const struct kvt_role_memory *plan,
-                                  const struct kvt_explained *what, bool json, FILE *out,
-                                  struct kvt_err *err);
+                                  const struct kvt_explained *what, FILE *out, struct kvt_err *err);
 
 #endif
