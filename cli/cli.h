@@ -86,7 +86,7 @@ extern struct kvt_stop kvt_cli_interrupted;
 /* ---- what commands ask of the frame ---- */
 
 /* The value of the command's own option, the last one if it repeats; "" for a switch that was
- * given; NULL when it was not given. name must be one of the command's rows. */
+ * given; NULL when it was not given, or the command has no option of this name. */
 const char *kvt_cli_get(const struct kvt_cli *cli, const char *name);
 
 /* The values of a repeated option, one a call; *at starts at 0. NULL after the last. */

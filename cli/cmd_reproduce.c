@@ -29,14 +29,14 @@ static enum kvt_status check(const struct kvt_cli *cli, struct kvt_err *err)
     if ((capacity || serving) && cli->operand_count > 0)
         return kvt_err_set(err, KVT_EUSAGE, "--%s takes no NAME beside it",
                            capacity ? "capacity" : "serving");
-    if (capacity && kvt_cli_get(cli, "resamples") != NULL)
-        return kvt_err_set(err, KVT_EUSAGE,
-                           "--resamples is for what runs: --capacity runs nothing");
-    bool row = kvt_cli_get(cli, "row") != NULL, fit = kvt_cli_get(cli, "fit") != NULL;
-    if (!serving && (row || fit || kvt_cli_get(cli, "guess") != NULL))
-        return kvt_err_set(err, KVT_EUSAGE, "--row, --fit and --guess want --serving FILE");
-    if (row && fit)
-        return kvt_err_set(err, KVT_EUSAGE, "--row prints a config and fits nothing");
+    static const char *const of_run[] = {"resamples", "fit", NULL};
+    static const char *const of_serving[] = {"row", "fit", "guess", NULL};
+    if (!serving)
+        KVT_TRY(kvt_cli_refuse(cli, of_serving, "wants --serving FILE", err));
+    if (capacity)
+        KVT_TRY(kvt_cli_refuse(cli, of_run, "is for what runs: --capacity runs nothing", err));
+    if (kvt_cli_get(cli, "row") != NULL)
+        KVT_TRY(kvt_cli_refuse(cli, of_run, "is for what runs: --row prints a config", err));
     return KVT_OK;
 }
 
@@ -57,9 +57,9 @@ static enum kvt_status run(const struct kvt_cli *cli, struct kvt_err *err)
     bool fit = kvt_cli_get(cli, "fit") != NULL;
     enum kvt_status status;
     int64_t resamples;
+    KVT_TRY(check(cli, err));
     KVT_TRY(kvt_cli_get_int(cli, "resamples", 0, KVT_RESAMPLES_MAX, serving != NULL ? 0 : RESAMPLES,
                             &resamples, err));
-    KVT_TRY(check(cli, err));
     if (kvt_cli_get(cli, "row") != NULL)
         return print_row(serving, kvt_cli_get(cli, "row"), guess, err);
     if (capacity != NULL)

@@ -276,7 +276,7 @@ err_has "--resamples is for what runs"
 run "a fit of nothing" 2 reproduce --fit
 err_has "--fit"
 run "a fit of a row" 2 reproduce --serving none.csv --fit --row P1
-err_has "--row prints a config and fits nothing"
+err_has "--fit is for what runs: --row prints a config"
 {
     echo "row_id,engine,engine_version,model,gpu,n_gpus,isl_tokens,osl_tokens,concurrency,num_requests,tpot_ms"
     echo "a,SGLang,0.5.9,Qwen3-4B,H100,1,100,20,1,3,9"

@@ -156,13 +156,13 @@ static void too_many_sets_are_refused(void)
     static char option[] = "--set", value[] = "a=b";
     int count = 0;
     many[count++] = words[0];
-    for (int i = 0; i < KVT_CLI_VALUES_MAX; i++) {
+    for (int i = 0; i <= KVT_CLI_VALUES_MAX; i++) {
         many[count++] = option;
         many[count++] = value;
     }
     err = (struct kvt_err){0};
     CHECK_FAILS(kvt_cli_parse(&cli, &command, count, many, &help, &err), err, KVT_EUSAGE);
-    CHECK_HOLDS(err.text, "--set: more than 255", "a limit, and it is named");
+    CHECK_HOLDS(err.text, "--set: want at most 256", "a limit, and it is named");
 }
 
 static void help_lists_every_option(void)
