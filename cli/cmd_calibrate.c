@@ -290,10 +290,7 @@ static enum kvt_status write_calibration(const struct kvt_cli *cli, struct calib
         kvt_calibration_print(
             &built,
             "Written by kvtwin calibrate. Surfaces: 200 ln(factor), see sim/cost/surface.h.", out);
-        if (!kvt_memory_close(out, &text)) {
-            free(text);
-            text = NULL;
-        }
+        kvt_memory_close(out, &text);
     }
     kvt_calibration_release(&built);
     if (text == NULL)

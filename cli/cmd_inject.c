@@ -132,8 +132,7 @@ static enum kvt_status run_config(struct kvt_config *config, const char *path,
     if (!config->faults.present)
         return kvt_err_at(err, KVT_ECONFIG, (struct kvt_where){.file = config->path},
                           "want a section `faults`, got none");
-    const char *slash = strrchr(path, '/');
-    snprintf(row.config, sizeof row.config, "%s", slash != NULL ? slash + 1 : path);
+    snprintf(row.config, sizeof row.config, "%s", kvt_path_name(path));
     name_guard(config, &row);
     if (report->print_plan)
         return print_plan(config, how->talk, err);
@@ -241,26 +240,25 @@ static enum kvt_status read_options(const struct kvt_cli *cli, struct kvt_inject
     if (report->print_plan && cli->output != NULL)
         return kvt_err_set(err, KVT_EUSAGE,
                            "-o is for results: --print-plan writes to standard output");
-    bool importance = which != NULL && strcmp(which, "importance") == 0;
-    bool counted = which != NULL && strcmp(which, "counted") == 0;
-    bool splitting = which != NULL && strcmp(which, "splitting") == 0;
-    report->named = counted || importance || splitting;
+    for (int e = 0; which != NULL && e < KVT_ESTIMATE_COUNT; e++) {
+        if (strcmp(which, kvt_fault_estimator_names[e]) != 0)
+            continue;
+        report->named = true;
+        report->estimator = (enum kvt_fault_estimator)e;
+    }
     if (which != NULL && !report->named && strcmp(which, "forced") != 0)
         return kvt_err_set(
             err, KVT_EUSAGE,
             "--estimator: want counted, forced, importance or splitting, got \"%.40s\"", which);
-    report->estimator = importance  ? KVT_ESTIMATE_IMPORTANCE
-                        : splitting ? KVT_ESTIMATE_SPLITTING
-                                    : KVT_ESTIMATE_COUNTED;
     if (inflate != NULL && (report->inflate < 1 || report->inflate > 1e15))
         return kvt_err_set(err, KVT_EUSAGE,
                            "--inflate: want a number from 1 to 1e15, got \"%.40s\"", inflate);
-    if (inflate != NULL && !importance)
+    if (inflate != NULL && report->estimator != KVT_ESTIMATE_IMPORTANCE)
         return kvt_err_set(err, KVT_EUSAGE, "--inflate is for --estimator importance");
     *how = (struct kvt_campaign_options){.threads = threads,
-                                         .exact = cli->exact_steps,
                                          .branch = kvt_cli_get(cli, "no-branch") == NULL,
-                                         .count_only = counted,
+                                         .count_only = report->named &&
+                                                       report->estimator == KVT_ESTIMATE_COUNTED,
                                          .stop = &kvt_cli_interrupted,
                                          .tell = {kvt_progress_tell, &report->progress},
                                          .talk = cli->verbosity >= 0 ? stderr : NULL};

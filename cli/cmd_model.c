@@ -128,7 +128,7 @@ static enum kvt_status list_models(const struct kvt_cli *cli, struct kvt_err *er
                            "--format: want text for the list of models, or a NAME");
     KVT_TRY(kvt_shipped_files("models", files, MOST, &count, err));
     for (int32_t i = 0; i < count; i++) {
-        const char *name = strrchr(files[i], '/') + 1;
+        const char *name = kvt_path_name(files[i]);
         printf("%.*s\n", (int)(strlen(name) - strlen(".yaml")), name);
         free(files[i]);
     }
@@ -141,7 +141,7 @@ static enum kvt_status import(const struct kvt_cli *cli, const char *path, struc
     KVT_TRY(kvt_model_import(&model, path, kvt_cli_get(cli, "base"),
                              cli->verbosity >= 0 ? stderr : NULL, err));
     if (cli->output != NULL && strcmp(model.name, "imported") == 0) {
-        const char *slash = strrchr(cli->output, '/'), *file = slash ? slash + 1 : cli->output;
+        const char *file = kvt_path_name(cli->output);
         size_t bytes = strcspn(file, ".");
         if (bytes > 0)
             snprintf(model.name, sizeof model.name, "%.*s", (int)bytes, file);

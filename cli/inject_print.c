@@ -128,12 +128,6 @@ static void strike_fields(const struct kvt_inject_row *row, struct kvt_fields *f
     kvt_field_text(f, "expected", row->expected ? kvt_outcome_names[row->expectation] : NULL);
 }
 
-static const char *estimator_of(const struct kvt_inject_row *row)
-{
-    static const char *const names[] = {"counted", "importance", "splitting"};
-    return names[row->estimator];
-}
-
 /* How a run was split; levels that nobody reached are left out. */
 static void print_levels_json(const struct kvt_split_levels *levels, FILE *out)
 {
@@ -165,7 +159,7 @@ static void rate_fields(const struct kvt_inject_row *row, struct kvt_fields *f)
     kvt_field_real(f, "escapes_per_1e9_requests", 1e9 * escapes.p);
     kvt_field_real(f, "ci_low", 1e9 * escapes.low);
     kvt_field_real(f, "ci_high", 1e9 * escapes.high);
-    kvt_field_text(f, "estimator", estimator_of(row));
+    kvt_field_text(f, "estimator", kvt_fault_estimator_names[row->estimator]);
     kvt_field_real(f, "effective_samples", escapes.effective);
     kvt_field_real(f, "largest_share", escapes.largest_share);
 }
@@ -203,7 +197,8 @@ static void print_rates_text(const struct kvt_inject_report *report)
         first = false;
         printf("%-44s%8lld%9lld%16.4g%14.4g to %9.4g%12s%11.1f\n", guard_text(row, guard),
                (long long)row->estimate.runs, (long long)row->estimate.strikes, 1e9 * escapes.p,
-               1e9 * escapes.low, 1e9 * escapes.high, estimator_of(row), escapes.effective);
+               1e9 * escapes.low, 1e9 * escapes.high, kvt_fault_estimator_names[row->estimator],
+               escapes.effective);
     }
 }
 

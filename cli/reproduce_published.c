@@ -127,8 +127,7 @@ static enum kvt_status add_file(const char *path, int32_t resamples,
 {
     struct kvt_config config;
     char name[64];
-    const char *slash = strrchr(path, '/');
-    snprintf(name, sizeof name, "%.63s", slash == NULL ? path : slash + 1);
+    snprintf(name, sizeof name, "%.63s", kvt_path_name(path));
     char *dot = strstr(name, ".yaml");
     if (dot != NULL)
         *dot = '\0';

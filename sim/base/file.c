@@ -360,10 +360,14 @@ FILE *kvt_memory_open(char **text, size_t *count)
     return NULL;
 }
 
-bool kvt_memory_close(FILE *memory, char *const *text)
+bool kvt_memory_close(FILE *memory, char **text)
 {
     bool whole = fflush(memory) == 0 && ferror(memory) == 0;
-    return fclose(memory) == 0 && whole && *text != NULL;
+    if (fclose(memory) == 0 && whole)
+        return true;
+    free(*text);
+    *text = NULL;
+    return false;
 }
 
 enum kvt_status kvt_file_write(const char *path, const char *text, size_t count,
@@ -386,6 +390,12 @@ char *kvt_path_folder(const char *path)
         folder[count] = '\0';
     }
     return folder;
+}
+
+const char *kvt_path_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
 }
 
 bool kvt_file_is_same(const char *a, const char *b)

@@ -66,8 +66,9 @@ void kvt_output_abandon_all(void);
  * open_memstream of glibc has no room for is lost without a sign.) */
 FILE *kvt_memory_open(char **text, size_t *count);
 
-/* Close it; whether the text is whole. Without memory for a write it is not. */
-bool kvt_memory_close(FILE *memory, char *const *text);
+/* Close it; whether the text is whole. Without memory for a write it is not: it is freed, and *text
+ * NULL. */
+bool kvt_memory_close(FILE *memory, char **text);
 
 /* Write all of text to path as one output. */
 enum kvt_status kvt_file_write(const char *path, const char *text, size_t count,
@@ -79,8 +80,9 @@ bool kvt_file_is_same(const char *a, const char *b);
 /* folder + "/" + path, or path alone when it is absolute or folder is empty; malloc'ed. */
 char *kvt_path_join(const char *folder, const char *path);
 
-/* The folder of path ("" for a bare name); malloc'ed. */
+/* The folder of path ("" for a bare name); malloc'ed. And the name in it; borrowed from path. */
 char *kvt_path_folder(const char *path);
+const char *kvt_path_name(const char *path);
 
 /* Where kvtwin's own configs/ lie: $KVTWIN_DATA, else beside the program, else the installed
  * place. Borrowed, constant. */

@@ -64,13 +64,12 @@ static const char *choice_text(struct kvt_reader *r, const struct kvt_rule *rule
 {
     char *text = NULL;
     size_t count;
-    bool whole = false;
     FILE *out = kvt_memory_open(&text, &count);
     if (out != NULL) {
         choice_print(r, rule, node, out);
-        whole = kvt_memory_close(out, &text);
+        kvt_memory_close(out, &text);
     }
-    const char *kept = whole ? kvt_store_text(r->store, text) : NULL;
+    const char *kept = text != NULL ? kvt_store_text(r->store, text) : NULL;
     r->store->is_full = r->store->is_full || kept == NULL;
     free(text);
     return kept;

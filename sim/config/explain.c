@@ -105,10 +105,9 @@ char *kvt_config_explain(const char *path, struct kvt_err *err)
     FILE *out = kvt_memory_open(&text, &bytes);
     if (out != NULL) {
         print_rule(rule, path, out);
-        if (kvt_memory_close(out, &text))
-            return text;
+        kvt_memory_close(out, &text);
     }
-    free(text);
-    kvt_err_set(err, KVT_ENOMEM, "no memory to explain a key");
-    return NULL;
+    if (text == NULL)
+        kvt_err_set(err, KVT_ENOMEM, "no memory to explain a key");
+    return text;
 }

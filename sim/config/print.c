@@ -189,9 +189,8 @@ char *kvt_config_print(const struct kvt_config *config)
     fputs("# every key; those in comments are left to what they say\n", out);
     struct printer printer = {.config = config};
     print_children(&printer, &kvt_schema, (const char *)config, 0, "", out);
-    if (!kvt_memory_close(out, &text) || printer.failed) {
-        free(text);
-        return NULL;
-    }
-    return text;
+    if (kvt_memory_close(out, &text) && !printer.failed)
+        return text;
+    free(text);
+    return NULL;
 }

@@ -56,8 +56,7 @@ static void on_field(void *bytes, size_t count, void *data)
 /* GPU, stack and version from GPU-STACK-VERSION-TABLE.csv.gz; what is not there stays empty. */
 static void names_from_path(struct reading *r, char gpu[64])
 {
-    const char *name = strrchr(r->path, '/');
-    name = name != NULL ? name + 1 : r->path;
+    const char *name = kvt_path_name(r->path);
     int parts[3], used = 0;
     gpu[0] = r->stack[0] = r->version[0] = '\0';
     for (const char *at = name; used < 3; used++) {

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "sim/base/assert.h"
+#include "sim/base/file.h"
 
 /* Parameters of a vision tower, from its config: transformer blocks, patches, merger. */
 static int64_t vision_params(struct kvt_import *import)
@@ -331,8 +332,7 @@ enum kvt_status kvt_model_import_text(struct kvt_model *model, const char *name,
     struct kvt_import import = {.file = name, .talk = talk, .err = err};
     *model = (struct kvt_model){0};
     snprintf(model->name, sizeof model->name, "imported");
-    const char *file = strrchr(name, '/');
-    snprintf(model->source, sizeof model->source, "%.150s", file == NULL ? name : file + 1);
+    snprintf(model->source, sizeof model->source, "%.150s", kvt_path_name(name));
     KVT_TRY(parse(&import, name, text, &import.root));
     json_t *beside = NULL;
     enum kvt_status status = KVT_OK;

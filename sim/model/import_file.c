@@ -29,8 +29,7 @@ static void name_of(const char *path, char *out, size_t out_bytes)
     size_t count = strlen(text);
     while (count > 0 && text[count - 1] == '/')
         text[--count] = '\0';
-    const char *name = strrchr(text, '/');
-    name = name == NULL ? text : name + 1;
+    const char *name = kvt_path_name(text);
     for (const char *dashes = strstr(name, "--"); dashes != NULL; dashes = strstr(name, "--"))
         name = dashes + 2;
     size_t used = 0;

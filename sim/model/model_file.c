@@ -418,5 +418,6 @@ char *kvt_model_print(const struct kvt_model *model)
         fputs("mtp:\n", file);
         print_group(file, &model->mtp, &usual.mtp, "  ");
     }
-    return kvt_memory_close(file, &text) ? text : (free(text), NULL);
+    kvt_memory_close(file, &text);
+    return text;
 }

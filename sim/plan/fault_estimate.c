@@ -8,6 +8,9 @@
 #include "sim/fault/proportion.h"
 #include "sim/plan/fault_rates.h"
 
+const char *const kvt_fault_estimator_names[KVT_ESTIMATE_COUNT] = {"counted", "importance",
+                                                                   "splitting"};
+
 #define RUNS_OF_A_PART 8 /* in a row by one thread: the unit of work, and of adding up in order */
 
 struct job {

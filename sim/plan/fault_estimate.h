@@ -28,7 +28,9 @@ enum kvt_fault_estimator {
     KVT_ESTIMATE_COUNTED,
     KVT_ESTIMATE_IMPORTANCE,
     KVT_ESTIMATE_SPLITTING,
+    KVT_ESTIMATE_COUNT
 };
+extern const char *const kvt_fault_estimator_names[KVT_ESTIMATE_COUNT];
 
 #define KVT_SPLIT_STRIKES_MAX 32 /* of one run that is split */
 

@@ -10,27 +10,24 @@
 
 /* ---- what stands beside the run ---- */
 
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash != NULL ? slash + 1 : path;
-}
-
 static enum kvt_status add_list(struct kvt_cdf *cdf, const struct kvt_bench_list *list,
                                 struct kvt_err *err)
 {
     return list->count > 0 ? kvt_cdf_of_values(cdf, list->seconds, list->count, err) : KVT_OK;
 }
 
-static enum kvt_status new_beside(struct kvt_report *report, const char *path, const char *what,
-                                  struct kvt_beside **beside, struct kvt_err *err)
+/* NULL past the limit, and err says so. */
+static struct kvt_beside *new_beside(struct kvt_report *report, const char *path, const char *what,
+                                     struct kvt_err *err)
 {
-    if (report->beside_count == KVT_BESIDE_MAX)
-        return kvt_err_at(err, KVT_ELIMIT, (struct kvt_where){.file = path},
-                          "want at most %d runs to compare with", KVT_BESIDE_MAX);
-    *beside = &report->beside[report->beside_count++];
-    snprintf((*beside)->label, sizeof(*beside)->label, "%.40s%.20s", base_name(path), what);
-    return KVT_OK;
+    if (report->beside_count == KVT_BESIDE_MAX) {
+        kvt_err_at(err, KVT_ELIMIT, (struct kvt_where){.file = path},
+                   "want at most %d runs to compare with", KVT_BESIDE_MAX);
+        return NULL;
+    }
+    struct kvt_beside *beside = &report->beside[report->beside_count++];
+    snprintf(beside->label, sizeof beside->label, "%.40s%.20s", kvt_path_name(path), what);
+    return beside;
 }
 
 /* Little's law: what arrives a second times how long it stays. */
@@ -50,13 +47,14 @@ static enum kvt_status add_bench(struct kvt_report *report, const char *path, st
     enum kvt_status status = KVT_OK;
     for (int32_t i = 0; i < file.count && status == KVT_OK; i++) {
         const struct kvt_bench_run *run = &file.runs[i];
-        struct kvt_beside *beside = NULL;
         char what[24] = "";
         if (file.count > 1)
             snprintf(what, sizeof what, " run %d", i + 1);
-        status = new_beside(report, path, what, &beside, err);
-        if (status != KVT_OK)
+        struct kvt_beside *beside = new_beside(report, path, what, err);
+        if (beside == NULL) {
+            status = KVT_ELIMIT;
             break;
+        }
         memcpy(beside->metric, run->metric, sizeof beside->metric);
         beside->completed = (double)run->completed;
         beside->duration = run->duration > 0 ? run->duration : (double)NAN;
@@ -87,8 +85,8 @@ static enum kvt_status add_run(struct kvt_report *report, const char *path, stru
     if (run == NULL)
         return kvt_err_set(err, KVT_ENOMEM, "no memory for %s", path);
     enum kvt_status status = kvt_report_run_read(run, path, err);
-    if (status == KVT_OK)
-        status = new_beside(report, path, "", &beside, err);
+    if (status == KVT_OK && (beside = new_beside(report, path, "", err)) == NULL)
+        status = KVT_ELIMIT;
     if (status == KVT_OK) {
         for (int m = 0; m < KVT_BENCH_METRIC_COUNT; m++)
             beside->metric[m] = kvt_report_metric(run, kvt_bench_metric_names[m]);
