@@ -34,6 +34,9 @@ static enum kvt_status check_config(const struct kvt_config *config,
     for (int role = 0; role < KVT_ROLE_COUNT; role++)
         if (config->roles[role].present)
             KVT_TRY(check_role(config, (enum kvt_role)role, want, err));
+    if (kvt_config_replicas(config) > INT16_MAX) /* what the core has numbers for */
+        return kvt_err_set(err, KVT_ELIMIT, "want at most %d replicas to run, got %d", INT16_MAX,
+                           kvt_config_replicas(config));
     if (config->workload.decode_only)
         return kvt_err_at(err, KVT_ECONFIG, config->workload.where,
                           "decode_only: to run it the runtime wants prompts that are computed");
@@ -126,11 +129,10 @@ static enum kvt_status open_roles(struct kvt_runtime *engine, struct kvt_config 
 enum kvt_status kvt_runtime_init(struct kvt_runtime *engine, struct kvt_config *config,
                                  const struct kvt_runtime_want *want, struct kvt_err *err)
 {
-    *engine = (struct kvt_runtime){.want = *want, .stale = {.request = KVT_NONE}};
+    *engine = (struct kvt_runtime){.want = *want};
     kvt_assert(want->repeats >= 1 && want->repeats <= KVT_REPEATS);
     KVT_TRY(check_config(config, want, err));
-    int32_t count = kvt_config_replicas(config);
-    engine->replica_count = count < INT16_MAX ? count : INT16_MAX;
+    engine->replica_count = kvt_config_replicas(config);
     engine->plans = calloc(KVT_ROLE_COUNT, sizeof *engine->plans);
     engine->replicas = calloc((size_t)engine->replica_count, sizeof *engine->replicas);
     enum kvt_status status = KVT_OK;

@@ -68,11 +68,6 @@ struct kvt_runtime_counts {
     double moved_s;         /* in hand-offs */
 };
 
-struct kvt_stale {               /* a planted fault: a reader whose table is stale */
-    int32_t request, slot, page; /* slot of its list shows page (of the core); request -1: none */
-    int32_t from;                /* from this position on */
-};
-
 enum { KVT_FAILED = 1, KVT_FAILED_FOUND }; /* of a request: a tag check did; and a guard told */
 
 struct kvt_found_page {             /* by a guard that aborts */
@@ -135,7 +130,6 @@ struct kvt_runtime {
     uint8_t *failed;               /* owned, [count]: KVT_FAILED.. when a tag check did */
     struct kvt_found_page *found;  /* owned, [count]: for which nobody has aborted yet */
     int32_t found_count;
-    struct kvt_stale stale;
     struct kvt_runtime_counts counts;
     void (*record)(void *context, const struct kvt_step_record *record); /* NULL: none */
     void *context;

@@ -240,10 +240,6 @@ static void write_rows(struct kvt_runtime *engine, struct kvt_real_replica *repl
     for (int32_t e = 0; e < plan->entry_count; e++) {
         const struct kvt_entry *entry = &plan->entries[e];
         const int32_t *text = engine->text + engine->text_begin[entry->request];
-        const struct kvt_stale *stale = &engine->stale;
-        if (stale->request == entry->request && entry->position >= stale->from &&
-            stale->slot < entry->pages)
-            rows->page_table[entry->begin + stale->slot] = kvt_pool_page(stale->page);
         rows->prompt_rows += (int32_t)(e >= plan->load.decodes) * entry->rows;
         for (int32_t i = 0; i < entry->rows; i++, n++) {
             int32_t position = entry->position + i, at = entry->begin + position / size;
@@ -297,9 +293,8 @@ static void count_failures(struct kvt_runtime *engine, const struct kvt_real_rep
         if (!check->failed[e] || engine->failed[r] == KVT_FAILED_FOUND)
             continue;
         engine->failed[r] = replica->guarded ? KVT_FAILED_FOUND : KVT_FAILED;
-        if (*check->first >= (uint64_t)check->begin[e] &&
-            *check->first < (uint64_t)check->begin[e + 1])
-            page = check->page[*check->first] - kvt_pool_page(0);
+        if (*check->first >> 32 == (uint64_t)e)
+            page = check->page[check->begin[e] + (int32_t)*check->first] - kvt_pool_page(0);
         if (replica->guarded)
             engine->found[engine->found_count++] = (struct kvt_found_page){
                 .request = r, .replica = (int32_t)(replica - engine->replicas), .page = page};

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "runtime/drive.h"
+#include "runtime/planned.h"
 #include "tests/check.h"
 #include "tests/devices.h"
 #include "tests/runtime/fleets.h"
@@ -13,9 +14,14 @@
 static const char disaggregated[] = FLEETS_DISAGGREGATED("13", "8", "60", "40");
 static const char colocated[] = FLEETS_COLOCATED("12", "8", "50", "40");
 
+struct stale {                   /* a reader whose table is stale */
+    int32_t request, slot, page; /* slot of its list shows page (of the core) */
+    int32_t from;                /* from this position on */
+};
+
 struct how { /* a world is made; zeroed: the plain kernels, nothing wrong */
     enum kvt_backend backend;
-    const struct kvt_stale *stale;
+    const struct stale *stale;
     bool apart;              /* the host does not see the memory of the devices */
     bool poisoned_pages;     /* pages hold NaN before they are written */
     bool poisoned_weights;   /* a norm of the last replica's first layer is NaN */
@@ -51,6 +57,19 @@ static void device_fails(void *context, int32_t replica)
         kvt_err_set(&world->runtime.failure, KVT_EDEVICE, "the device is gone");
 }
 
+static void show_stale(void *context, int32_t replica, const struct kvt_planned *plan,
+                       struct kvt_rows *rows)
+{
+    const struct world *world = context;
+    const struct stale *stale = world->how->stale;
+    (void)replica;
+    for (int32_t e = 0; stale != NULL && e < plan->entry_count; e++) {
+        const struct kvt_entry *entry = &plan->entries[e];
+        if (entry->request == stale->request && entry->position >= stale->from)
+            rows->page_table[entry->begin + stale->slot] = kvt_pool_page(stale->page);
+    }
+}
+
 /* Bytes of 0xff are NaN in BF16, in the FP8 of the pages, and as a scale. */
 static void poison_pages(const struct kvt_runtime *runtime)
 {
@@ -80,8 +99,6 @@ static bool run_as(struct world *world, const char *text, const char *const sets
     devices_are(false, NULL);
     if (err.status != KVT_OK)
         return false;
-    if (how->stale != NULL)
-        world->runtime.stale = *how->stale;
     const struct kvt_real_replica *last =
         &world->runtime.replicas[world->runtime.replica_count - 1];
     if (how->poisoned_weights)
@@ -91,7 +108,8 @@ static bool run_as(struct world *world, const char *text, const char *const sets
     world->drive.time = fixed_time;
     world->drive.time_context = world;
     world->drive.stop = &world->stop;
-    world->runtime.hooks = (struct kvt_runtime_hooks){.context = world, .ran = device_fails};
+    world->runtime.hooks =
+        (struct kvt_runtime_hooks){.context = world, .adjust = show_stale, .ran = device_fails};
     CHECK_OK(kvt_drive_begin(&world->drive, &world->config, &err), err);
     if (err.status == KVT_OK && how->poisoned_pages)
         poison_pages(&world->runtime);
@@ -103,7 +121,7 @@ static bool run_as(struct world *world, const char *text, const char *const sets
 
 /* Sets replace values of the text; the runtime stays open for the test to look at. */
 static bool run_world(struct world *world, const char *text, const char *const sets[],
-                      int32_t set_count, const struct kvt_stale *stale)
+                      int32_t set_count, const struct stale *stale)
 {
     const struct how how = {.backend = KVT_BACKEND_REFERENCE, .stale = stale};
     return run_as(world, text, sets, set_count, &how);
@@ -271,7 +289,7 @@ static void a_stale_page_changes_tokens_and_is_caught(void)
     static const char *const sets[] = {"workload.open.rate=0.001 req/s",
                                        "fleet.decode.memory.pages=200"};
     /* The second page of request 2 is page 7 of the pool to its readers, from position 40 on. */
-    struct kvt_stale stale = {.request = 2, .slot = 0, .page = 150, .from = 40};
+    const struct stale stale = {.request = 2, .slot = 0, .page = 150, .from = 40};
     bool ran = run_world(&good, disaggregated, sets, 2, NULL);
     ran = run_world(&bad, disaggregated, sets, 2, &stale) && ran;
     if (ran) {
@@ -285,13 +303,12 @@ static void a_stale_page_changes_tokens_and_is_caught(void)
     end_world(&good);
 }
 
-static void a_guard_aborts_whom_it_finds_a_bad_page_of(void)
+static void check_guard(const char *rate)
 {
     static struct world good, bad;
-    static const char *const sets[] = {"workload.open.rate=0.001 req/s",
-                                       "fleet.decode.memory.pages=200",
-                                       "fleet.decode.guard.tag-side.check=before-read"};
-    struct kvt_stale stale = {
+    const char *const sets[] = {rate, "fleet.decode.memory.pages=200",
+                                "fleet.decode.guard.tag-side.check=before-read"};
+    const struct stale stale = {
         .request = 2, .slot = 0, .page = 150, .from = 61}; /* not in prefill */
     struct kvt_replay replay;
     struct kvt_err err = {0};
@@ -325,6 +342,13 @@ static void a_guard_aborts_whom_it_finds_a_bad_page_of(void)
     }
     end_world(&bad);
     end_world(&good);
+}
+
+/* Alone, and in the midst of a batch. */
+static void a_guard_aborts_whom_it_finds_a_bad_page_of(void)
+{
+    check_guard("workload.open.rate=0.001 req/s");
+    check_guard("workload.open.rate=2000 req/s");
 }
 
 /* Fast kernels: the same bits from run to run, and in a replay. */
