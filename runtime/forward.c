@@ -101,7 +101,7 @@ static struct widths widths_of(const struct kvt_model *model)
         w.wide = largest(w.wide, largest(2 * (int64_t)mlp->inter, 2 * (int64_t)mlp->shared_inter));
         w.wide = largest(w.wide, mlp->experts);
         w.narrow = largest(w.narrow, largest(mlp->inter, mlp->shared_inter));
-        w.narrow = largest(w.narrow, largest(q, (int64_t)a->heads * a->v_dim));
+        w.narrow = largest(w.narrow, largest(q, largest(a->q_lora, (int64_t)a->heads * a->v_dim)));
         w.q = mla ? (int64_t)a->heads * KVT_MLA_DIM : q;
         w.key = kv;
         w.value = mla ? 0 : kv;

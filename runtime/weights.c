@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim/base/assert.h"
 #include "sim/base/random.h"
 
 #define SHARP 3.0f /* standard deviation of attention scores */
@@ -57,8 +56,11 @@ static enum kvt_status supports_attention(const struct kvt_model *model,
     else if (a->qkv_bias || a->o_bias || a->qk_norm || a->sinks || a->v_is_k || a->output_gate)
         what = "biases, norms of q and k, sinks, gates, or a v that is k";
     else if (a->kind != first->kind || a->heads != first->heads || a->kv_heads != first->kv_heads ||
-             a->head_dim != first->head_dim)
+             a->head_dim != first->head_dim || a->v_dim != first->v_dim ||
+             a->q_lora != first->q_lora)
         what = "layers that attend differently";
+    else if (a->heads / a->kv_heads > (a->kind == KVT_ATTENTION_MLA ? 128 : 16))
+        what = "more than 16 heads a kv head, or 128 of MLA";
     else if (a->kind == KVT_ATTENTION_GQA && a->v_dim != a->head_dim)
         what = "a v of another width than k";
     else if (a->kind == KVT_ATTENTION_MLA &&
@@ -133,11 +135,31 @@ static enum kvt_status supports(const struct kvt_model *model, struct kvt_err *e
 struct loader {
     struct kvt_model_weights *weights;
     struct kvt_err *err;
-    uint64_t seed, next;  /* next: number of the next matrix */
-    float *values;        /* host; one copy of the largest matrix */
-    void *plain, *scales; /* host; its plain form */
-    int64_t room;         /* elements */
+    uint64_t seed, next;      /* next: number of the next matrix */
+    float *values;            /* host, [room]; one copy of a matrix */
+    void *plain, *scales;     /* host, [room]; its plain form, and scales of it */
+    int64_t room, scale_room; /* elements */
 };
+
+/* Host memory for one copy of so many elements and scales, of any kind. */
+static enum kvt_status reserve(struct loader *loader, int64_t count, int64_t scales)
+{
+    if (count > loader->room) {
+        free(loader->values);
+        free(loader->plain);
+        loader->values = malloc(sizeof(float) * (size_t)count);
+        loader->plain = malloc(sizeof(kvt_bf16) * (size_t)count);
+        loader->room = count;
+    }
+    if (scales > loader->scale_room) {
+        free(loader->scales);
+        loader->scales = malloc(sizeof(float) * (size_t)scales);
+        loader->scale_room = scales;
+    }
+    if (loader->values != NULL && loader->plain != NULL && (scales == 0 || loader->scales != NULL))
+        return KVT_OK;
+    return kvt_err_set(loader->err, KVT_ENOMEM, "no memory to draw %lld weights", (long long)count);
+}
 
 /* Uniform in [-width, width): count values of the stream of this matrix and copy. */
 static void draw(const struct loader *loader, uint64_t matrix, int32_t copy, int64_t count,
@@ -218,6 +240,7 @@ static enum kvt_status load(struct loader *loader, struct kvt_linear *linear, in
                             int32_t copies, int dtype, float gain, int64_t sharp_rows)
 {
     struct kvt_device *device = loader->weights->device;
+    KVT_TRY(kvt_gemm_sizes_check("a matrix of the model", 0, n, k, loader->err));
     *linear = (struct kvt_linear){.n = (int32_t)n,
                                   .k = (int32_t)k,
                                   .copies = copies,
@@ -229,8 +252,8 @@ static enum kvt_status load(struct loader *loader, struct kvt_linear *linear, in
     if (linear->dtype == KVT_WEIGHTS_FP8)
         KVT_TRY(kvt_device_take(device, n * copies * (int64_t)sizeof(float), "scales of weights",
                                 &linear->scale, loader->err));
+    KVT_TRY(reserve(loader, n * k, linear->group > 1 ? n * k / linear->group : n));
     uint64_t matrix = loader->next++;
-    kvt_assert(n * k <= loader->room);
     for (int32_t copy = 0; copy < copies; copy++) {
         draw(loader, matrix, copy, n * k, gain * sqrtf(3.0f / (float)k), loader->values);
         for (int64_t i = 0; i < sharp_rows * k; i++)
@@ -243,8 +266,9 @@ static enum kvt_status load(struct loader *loader, struct kvt_linear *linear, in
 static enum kvt_status load_norm(struct loader *loader, int64_t dim, kvt_bf16 **norm)
 {
     struct kvt_device *device = loader->weights->device;
-    kvt_bf16 *plain = loader->plain;
     KVT_TRY(kvt_device_take(device, dim * 2, "norms", norm, loader->err));
+    KVT_TRY(reserve(loader, dim, 0));
+    kvt_bf16 *plain = loader->plain;
     for (int64_t i = 0; i < dim; i++)
         plain[i] = kvt_bf16_from_float(1.0f);
     device->ops->copy(device, *norm, plain, (size_t)dim * 2);
@@ -252,31 +276,6 @@ static enum kvt_status load_norm(struct loader *loader, int64_t dim, kvt_bf16 **
 }
 
 /* ---- a model ------------------------------------------------------------------------------ */
-
-static int64_t largest(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-/* Elements of the largest matrix that is packed at once. */
-static int64_t largest_matrix(const struct kvt_model *model)
-{
-    int64_t most = (int64_t)model->vocab * model->hidden, d = model->hidden;
-    for (int32_t g = 0; g < model->group_count; g++) {
-        const struct kvt_attention *a = &model->groups[g].attention;
-        const struct kvt_mlp *mlp = &model->groups[g].mlp;
-        int64_t heads = (int64_t)a->heads + 2 * a->kv_heads;
-        most = largest(most, (heads * a->head_dim + a->q_lora + KVT_MLA_DIM) * d);
-        most = largest(most, (int64_t)a->heads * a->v_dim * d);
-        most = largest(most, (int64_t)a->heads * a->head_dim * a->q_lora);
-        most = largest(most, (int64_t)a->heads * (a->nope + a->v_dim) * a->kv_lora);
-        most = largest(most, 2 * d * mlp->inter);
-        most = largest(most, 2 * d * mlp->expert_inter);
-        most = largest(most, 2 * d * mlp->shared_inter);
-        most = largest(most, (int64_t)mlp->experts * d);
-    }
-    return most;
-}
 
 static enum kvt_status load_gqa(struct loader *loader, struct kvt_layer_weights *layer)
 {
@@ -340,6 +339,7 @@ static enum kvt_status load_embedding(struct loader *loader)
     struct kvt_model_weights *w = loader->weights;
     int64_t count = (int64_t)w->model->vocab * w->model->hidden;
     KVT_TRY(kvt_device_take(w->device, count * 2, "embedding", &w->embedding, loader->err));
+    KVT_TRY(reserve(loader, count, 0));
     draw(loader, loader->next++, 0, count, 1.0f, loader->values);
     to_bf16(loader->values, count, loader->plain);
     w->device->ops->copy(w->device, w->embedding, loader->plain, (size_t)count * 2);
@@ -372,20 +372,17 @@ enum kvt_status kvt_weights_load(struct kvt_model_weights *weights, struct kvt_d
     *weights = (struct kvt_model_weights){.device = device, .model = model};
     KVT_TRY(supports(model, err));
     int64_t before = device->used;
-    struct loader loader = {
-        .weights = weights, .err = err, .seed = seed, .next = 1, .room = largest_matrix(model)};
-    weights->layers = calloc((size_t)model->layers, sizeof *weights->layers);
-    loader.values = malloc(sizeof(float) * (size_t)loader.room);
-    loader.plain = malloc(sizeof(kvt_bf16) * (size_t)loader.room);
-    loader.scales = malloc(sizeof(float) * (size_t)loader.room / 16 + 4096);
+    struct loader loader = {.weights = weights, .err = err, .seed = seed, .next = 1};
     enum kvt_status status = KVT_OK;
-    if (weights->layers == NULL || loader.values == NULL || loader.plain == NULL ||
-        loader.scales == NULL)
-        status = kvt_err_set(err, KVT_ENOMEM, "no memory to draw the weights of %s", model->name);
+    weights->layers = calloc((size_t)model->layers, sizeof *weights->layers);
+    if (weights->layers == NULL)
+        status = kvt_err_set(err, KVT_ENOMEM, "no memory for %d layers", model->layers);
     if (status == KVT_OK)
         status = load_embedding(&loader);
     if (status == KVT_OK)
         status = load_layers(&loader);
+    if (status == KVT_OK)
+        status = device->ops->wait(device, err);
     free(loader.values);
     free(loader.plain);
     free(loader.scales);

@@ -270,6 +270,21 @@ static void tokens_survive_preemption_and_mixed_batches(void)
     end_world(&crowded);
 }
 
+/* A q of low rank that is wider than anything else of a row. */
+static void tokens_survive_a_wide_q(void)
+{
+    static struct world crowded, alone;
+    static const char *const sets[] = {"model={file: tests/runtime/tiny-mla-wide.yaml}",
+                                       "fleet.serve.memory.pages=200",
+                                       "workload.open.rate=0.001 req/s"};
+    bool ran = run_world(&crowded, colocated, sets, 2, NULL);
+    ran = run_world(&alone, colocated, sets, 3, NULL) && ran;
+    if (ran)
+        CHECK_I64(different(&crowded, &alone), 0, "requests with other tokens");
+    end_world(&alone);
+    end_world(&crowded);
+}
+
 static void overlap_gives_the_same_tokens(void)
 {
     static struct world ahead, plain;
@@ -541,6 +556,7 @@ const struct check_test check_runtime[] = {
      false},
     {"tokens survive preemption and mixed batches", tokens_survive_preemption_and_mixed_batches,
      false},
+    {"tokens survive a wide q", tokens_survive_a_wide_q, false},
     {"overlap gives the same tokens", overlap_gives_the_same_tokens, false},
     {"a stale page changes tokens and is caught", a_stale_page_changes_tokens_and_is_caught, false},
     {"a guard aborts whom it finds a bad page of", a_guard_aborts_whom_it_finds_a_bad_page_of,

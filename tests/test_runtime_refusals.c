@@ -22,6 +22,8 @@ static void what_cannot_run_is_refused(void)
         {"model=qwen3-0.6b", "norms of q and k", KVT_ECONFIG},
         {"fleet.decode.guard={tag-inband: {bits: 32, check: before-read}}",
          "tags beside the pages (guard tag-side)", KVT_ECONFIG},
+        {"fleet.decode.replicas=40000", "want at most 32767 replicas to run, got 40001",
+         KVT_ELIMIT},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct kvt_config config;
@@ -41,23 +43,25 @@ static void what_cannot_run_is_refused(void)
 }
 
 /* Each thing that a model may have and the engines do not run, alone. */
-static void refuse(const struct kvt_model *model, const char *message, const char *change)
+static void refuse(const struct kvt_model *model, enum kvt_status status, const char *message,
+                   const char *change)
 {
     struct kvt_device device;
     struct kvt_model_weights weights;
     struct kvt_err err = {0};
-    CHECK_OK(kvt_device_open(&device, KVT_BACKEND_CPU, 1 << 20, &err), err);
-    CHECK_FAILS(kvt_weights_load(&weights, &device, model, 1, &err), err, KVT_ECONFIG);
+    CHECK_OK(kvt_device_open(&device, KVT_BACKEND_CPU, 64 << 20, &err), err);
+    CHECK_FAILS(kvt_weights_load(&weights, &device, model, 1, &err), err, status);
     CHECK_HOLDS(err.text, message, change);
     kvt_device_close(&device);
 }
 
-#define REFUSED(base, change, message)                                                             \
+#define REFUSED(base, change, message) REFUSED_AS(base, change, KVT_ECONFIG, message)
+#define REFUSED_AS(base, change, status, message)                                                  \
     do {                                                                                           \
         static struct kvt_model model_;                                                            \
         model_ = (base);                                                                           \
         model_.change;                                                                             \
-        refuse(&model_, message, #change);                                                         \
+        refuse(&model_, status, message, #change);                                                 \
     } while (0)
 
 static void models_that_cannot_run_are_refused_for_a_reason(void)
@@ -95,11 +99,41 @@ static void models_that_cannot_run_are_refused_for_a_reason(void)
     REFUSED(gqa, groups[0].mlp.bias = true, "gated MLPs without biases");
     REFUSED(gqa, groups[0].mlp.inter = 0, "gated MLPs without biases");
     REFUSED(mla, groups[1].attention.heads = 8, "layers that attend differently");
+    REFUSED(mla, groups[1].attention.v_dim = 64, "layers that attend differently");
+    REFUSED(mla, groups[1].attention.q_lora = 1024, "layers that attend differently");
+    REFUSED(gqa, groups[0].attention.heads = 17 * gqa.groups[0].attention.kv_heads,
+            "more than 16 heads a kv head");
+    mla.group_count = mla.layers = 1;
+    REFUSED(mla, groups[0].attention.heads = 129, "or 128 of MLA");
+    REFUSED_AS(mla, groups[0].attention.q_lora = 1 << 24, KVT_ELIMIT,
+               "a matrix of the model: n: want 1 to 16777216, got 16777792");
     gqa.groups[0].dtype[KVT_MATRIX_DOWN] = KVT_WEIGHTS_INT4_G128;
     REFUSED(gqa, groups[0].mlp.inter = 160, "down has 160 columns, want a multiple of the group");
 }
 
+/* More rows than columns: scales of rows take more room than what they scale. */
+static void a_tall_matrix_is_loaded(void)
+{
+    static struct kvt_model model;
+    struct kvt_device device;
+    struct kvt_model_weights weights;
+    struct kvt_err err = {0};
+    CHECK_OK(kvt_model_load(&model, "tests/runtime/tiny-gqa.yaml", &err), err);
+    model.hidden = 2;
+    model.vocab = 1 << 15;
+    model.head = KVT_WEIGHTS_FP8;
+    CHECK_OK(kvt_device_open(&device, KVT_BACKEND_REFERENCE, 64 << 20, &err), err);
+    CHECK_OK(kvt_weights_load(&weights, &device, &model, 1, &err), err);
+    for (int32_t row = 0; row < model.vocab && err.status == KVT_OK; row++)
+        if (!(weights.head.scale[row] > 0 && weights.head.scale[row] < 1))
+            CHECK_I64(row, -1, "the scale of a row");
+    kvt_weights_release(&weights);
+    CHECK_I64(device.used, 0, "all given back");
+    kvt_device_close(&device);
+}
+
 const struct check_test check_runtime_refusals[] = {
+    {"a tall matrix is loaded", a_tall_matrix_is_loaded, false},
     {"what cannot run is refused", what_cannot_run_is_refused, false},
     {"models that cannot run are refused for a reason",
      models_that_cannot_run_are_refused_for_a_reason, false},
