@@ -136,8 +136,8 @@ static void copy_pages(struct kvt_real_replica *source, struct kvt_real_replica 
     }
 }
 
-static void convert_pages(struct kvt_real_replica *source, struct kvt_real_replica *target,
-                          int32_t count)
+void kvt_planned_convert(struct kvt_real_replica *source, struct kvt_real_replica *target,
+                         int32_t count)
 {
     struct kvt_page_moves *moves = &target->moves;
     struct kvt_mirror *mirror = &moves->mirror;
@@ -195,7 +195,7 @@ static void deliver(struct kvt_runtime *engine, int32_t r)
     if (source->layout.format == target->layout.format)
         copy_pages(source, target, count);
     else
-        convert_pages(source, target, count);
+        kvt_planned_convert(source, target, count);
     wait(engine, target);
     engine->counts.moved_bytes += count * target->layout.page_bytes * target->pool.layers;
     engine->counts.moved_s += kvt_device_now() - start;

@@ -69,4 +69,9 @@ void kvt_planned_note(struct kvt_planned *planned, const struct kvt_core *core,
 int32_t kvt_planned_pages(const struct kvt_replica *replica, const struct kvt_holding *holding,
                           int32_t *pages, int32_t room);
 
+/* The first count pages of target->moves, converted as they go from one replica's pool into the
+ * other's. Waits for nothing. */
+void kvt_planned_convert(struct kvt_real_replica *source, struct kvt_real_replica *target,
+                         int32_t count);
+
 #endif

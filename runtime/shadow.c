@@ -9,10 +9,12 @@
 #define WRITERS_ROOM (1 << 16)
 
 enum kvt_status kvt_shadow_init(struct kvt_shadow *shadow, const struct kvt_kv_pool *pool,
-                                struct kvt_err *err)
+                                struct kvt_err *failure, struct kvt_err *err)
 {
-    *shadow = (struct kvt_shadow){
-        .pool = pool, .tokens = pool->layout.page_tokens, .pages = pool->pages + 1};
+    *shadow = (struct kvt_shadow){.pool = pool,
+                                  .failure = failure,
+                                  .tokens = pool->layout.page_tokens,
+                                  .pages = pool->pages + 1};
     size_t slots = (size_t)shadow->pages * (size_t)shadow->tokens;
     shadow->truth = calloc(slots, sizeof *shadow->truth);
     shadow->noted = calloc(slots, sizeof *shadow->noted);
@@ -47,8 +49,10 @@ static uint8_t *page_of(const struct kvt_shadow *shadow, int32_t page, int32_t l
 
 static void wait(const struct kvt_shadow *shadow)
 {
-    struct kvt_err err = {0}; /* a device that fails says so at the next step as well */
-    (void)shadow->pool->device->ops->wait(shadow->pool->device, &err);
+    struct kvt_err err = {0};
+    if (shadow->pool->device->ops->wait(shadow->pool->device, &err) != KVT_OK &&
+        shadow->failure->status == KVT_OK)
+        *shadow->failure = err;
 }
 
 void kvt_shadow_take(const struct kvt_shadow *shadow, int32_t page, uint8_t *bytes)
@@ -88,6 +92,24 @@ int32_t kvt_shadow_piece(const struct kvt_page_layout *layout, int32_t slot, int
     }
     *offset = (kind == 2 ? layout->key_scale_offset : layout->value_scale_offset) + 4 * row;
     return 4;
+}
+
+void kvt_shadow_set_tokens(const struct kvt_shadow *shadow, uint8_t *bytes, const uint8_t *from,
+                           int32_t first, int32_t end)
+{
+    const struct kvt_page_layout *layout = &shadow->pool->layout;
+    for (int32_t l = 0; l < shadow->pool->layers; l++)
+        for (int32_t slot = first; slot < end; slot++) {
+            int64_t offset;
+            int32_t length;
+            for (int32_t i = 0; (length = kvt_shadow_piece(layout, slot, i, &offset)) > 0; i++) {
+                int64_t at = l * layout->page_bytes + offset;
+                if (from != NULL)
+                    memcpy(bytes + at, from + at, (size_t)length);
+                else
+                    memset(bytes + at, 0, (size_t)length);
+            }
+        }
 }
 
 /* ---- digests ------------------------------------------------------------------------------ */

@@ -23,15 +23,17 @@
 #define KVT_DIGEST_BAD 0
 
 struct kvt_shadow {
-    const struct kvt_kv_pool *pool; /* borrowed */
+    const struct kvt_kv_pool *pool; /* borrowed, as the next */
+    struct kvt_err *failure;        /* the first of the device is kept there, if none is yet */
     int32_t tokens, pages;          /* of a page; in memory */
     uint64_t *truth, *noted;        /* owned, [pages][tokens] */
     uint64_t zero;                  /* digest of a token of zeros */
     uint8_t *scratch;               /* owned, [layers] pages */
 };
 
+/* Follow a pool whose pages are all zero. failure: see above. KVT_ENOMEM. */
 enum kvt_status kvt_shadow_init(struct kvt_shadow *shadow, const struct kvt_kv_pool *pool,
-                                struct kvt_err *err);
+                                struct kvt_err *failure, struct kvt_err *err);
 void kvt_shadow_release(struct kvt_shadow *shadow);
 
 /* Digests of the first `tokens` of a page as it is in memory now. */
@@ -49,6 +51,11 @@ static inline int64_t kvt_shadow_page_bytes(const struct kvt_shadow *shadow)
 /* A page, all layers one after the other, to host memory, and back. Waits. */
 void kvt_shadow_take(const struct kvt_shadow *shadow, int32_t page, uint8_t *bytes);
 void kvt_shadow_put(const struct kvt_shadow *shadow, int32_t page, const uint8_t *bytes);
+
+/* Tokens first .. end of a page in host memory, all layers, are set to those of `from`; NULL: to
+ * zeros. What else is in the page stays. */
+void kvt_shadow_set_tokens(const struct kvt_shadow *shadow, uint8_t *bytes, const uint8_t *from,
+                           int32_t first, int32_t end);
 
 /* Bytes of one token in such a page: piece number `piece` of it, from 0 on; its length, or 0 when
  * there are no more. */

@@ -120,7 +120,7 @@ static enum kvt_status begin_replica(struct kvt_real *real, int32_t id, struct k
     struct kvt_real_replica *replica = kvt_real_replica_of(real, id);
     struct kvt_real_side *side = &real->sides[id];
     size_t pages = (size_t)replica->pool.pages + 1, table = (size_t)replica->rows.table_max;
-    KVT_TRY(kvt_shadow_init(&real->shadows[id], &replica->pool, err));
+    KVT_TRY(kvt_shadow_init(&real->shadows[id], &replica->pool, &real->failure, err));
     KVT_TRY(kvt_device_take(&replica->device, (int64_t)(pages * sizeof *side->device),
                             "tags beside the pages", &side->device, err));
     side->host = calloc(pages, sizeof *side->host);

@@ -67,9 +67,9 @@ static void flip_tag(struct kvt_real *real, const struct kvt_deed *deed, struct 
     kvt_real_allocator(real, deed->replica);
     kvt_real_write_side(real, deed->replica, page,
                         real->sides[deed->replica].host[page].owner ^ bit);
-    for (int32_t l = 0; shadow->pool->layout.tag_offset >= 0 && l == 0; l++)
+    if (shadow->pool->layout.tag_offset >= 0)
         kvt_shadow_stamp(shadow, page, KVT_HEADER_TAG,
-                         kvt_shadow_header(shadow, page, l, KVT_HEADER_TAG) ^ bit);
+                         kvt_shadow_header(shadow, page, 0, KVT_HEADER_TAG) ^ bit);
 }
 
 /* Bits in a row of one byte of one piece of a token, in one layer. */
@@ -148,19 +148,13 @@ static void land_row(struct kvt_real *real, const struct kvt_deed *deed, int32_t
                      int32_t index, uint32_t generation)
 {
     const struct kvt_shadow *shadow = &real->shadows[deed->replica];
-    const struct kvt_page_layout *layout = &shadow->pool->layout;
+    int32_t slot = deed->landing->slot;
     kvt_shadow_take(shadow, page, shadow->scratch);
-    for (int32_t l = 0; l < shadow->pool->layers; l++) {
-        int64_t offset, base = l * layout->page_bytes;
-        int32_t length;
-        for (int32_t i = 0;
-             (length = kvt_shadow_piece(layout, deed->landing->slot, i, &offset)) > 0; i++)
-            memcpy(shadow->scratch + base + offset, real->row + base + offset, (size_t)length);
-    }
+    kvt_shadow_set_tokens(shadow, shadow->scratch, real->row, slot, slot + 1);
     kvt_shadow_put(shadow, page, shadow->scratch);
-    if (layout->tag_offset < 0)
+    if (shadow->pool->layout.tag_offset < 0)
         return;
-    int32_t token = index * shadow->tokens + deed->landing->slot;
+    int32_t token = index * shadow->tokens + slot;
     kvt_shadow_stamp(shadow, page, KVT_HEADER_TAG,
                      kvt_real_tag(real, deed->replica, deed->request, index, generation));
     kvt_shadow_stamp(shadow, page, KVT_HEADER_CANARY,

@@ -50,47 +50,14 @@ enum kvt_status kvt_real_source(struct kvt_real *real, int32_t r, struct kvt_sou
 static void convert(struct kvt_real_replica *from, struct kvt_real_replica *to,
                     const struct kvt_shadow *target, int32_t page, int32_t tokens, uint8_t *bytes)
 {
-    struct kvt_page_moves *moves = &to->moves;
-    struct kvt_mirror *mirror = &moves->mirror;
-    moves->source[0] = page;
-    moves->target[0] = 0;
-    moves->tokens[0] = tokens;
-    moves->stamp[0] = 0;
-    kvt_mirror_send(mirror, moves->source, sizeof *moves->source);
-    kvt_mirror_send(mirror, moves->target, sizeof *moves->target);
-    kvt_mirror_send(mirror, moves->tokens, sizeof *moves->tokens);
-    kvt_mirror_send(mirror, moves->stamp, sizeof *moves->stamp);
-    for (int32_t l = 0; l < to->pool.layers; l++) {
+    for (int32_t l = 0; l < to->pool.layers; l++)
         to->device.ops->zero(&to->device, to->pool.layer[l], (size_t)to->layout.page_bytes);
-        struct kvt_kv_convert convert = {.from = &from->layout,
-                                         .to = &to->layout,
-                                         .source = from->pool.layer[l],
-                                         .target = to->pool.layer[l],
-                                         .source_pages = from->pool.pages + 1,
-                                         .target_pages = to->pool.pages + 1,
-                                         .pages = 1,
-                                         .source_page = kvt_mirror_there(mirror, moves->source),
-                                         .target_page = kvt_mirror_there(mirror, moves->target),
-                                         .tokens = kvt_mirror_there(mirror, moves->tokens),
-                                         .plain_scale = to->forward.plain_scale,
-                                         .stamp = kvt_mirror_there(mirror, moves->stamp),
-                                         .tags = to->pool.tags};
-        to->device.ops->convert(&to->device, &convert);
-    }
+    to->moves.source[0] = page;
+    to->moves.target[0] = 0;
+    to->moves.tokens[0] = tokens;
+    to->moves.stamp[0] = 0;
+    kvt_planned_convert(from, to, 1);
     kvt_shadow_take(target, 0, bytes);
-}
-
-/* The wire carries tokens: behind the last one there is nothing. */
-static void clear_tail(const struct kvt_shadow *target, int32_t tokens, uint8_t *bytes)
-{
-    const struct kvt_page_layout *layout = &target->pool->layout;
-    for (int32_t l = 0; l < target->pool->layers; l++)
-        for (int32_t slot = tokens; slot < target->tokens; slot++) {
-            int64_t offset, base = l * layout->page_bytes;
-            int32_t length;
-            for (int32_t i = 0; (length = kvt_shadow_piece(layout, slot, i, &offset)) > 0; i++)
-                memset(bytes + base + offset, 0, (size_t)length);
-        }
 }
 
 /* The header on the wire: the canary as it is, the tag as it is to be found in the target. */
@@ -133,7 +100,7 @@ enum kvt_status kvt_real_stage(struct kvt_real *real, int32_t r, const struct kv
         int32_t tokens = left < (int32_t)size ? left : (int32_t)size;
         if (from->layout.format == to->layout.format) {
             kvt_shadow_take(before, source->page[i], bytes);
-            clear_tail(after, tokens, bytes);
+            kvt_shadow_set_tokens(after, bytes, NULL, tokens, after->tokens); /* nothing behind */
         } else {
             convert(from, to, after, source->page[i], tokens, bytes);
         }
@@ -161,22 +128,6 @@ enum kvt_status kvt_real_stage(struct kvt_real *real, int32_t r, const struct kv
 
 /* ---- arrival ------------------------------------------------------------------------------ */
 
-/* Only the tokens that were sent: the reader has written behind them, and stamped the page. */
-static void put_tokens(const struct kvt_shadow *shadow, int32_t page, const uint8_t *bytes,
-                       int32_t tokens)
-{
-    const struct kvt_page_layout *layout = &shadow->pool->layout;
-    kvt_shadow_take(shadow, page, shadow->scratch);
-    for (int32_t l = 0; l < shadow->pool->layers; l++)
-        for (int32_t slot = 0; slot < tokens; slot++) {
-            int64_t offset, base = l * layout->page_bytes;
-            int32_t length;
-            for (int32_t i = 0; (length = kvt_shadow_piece(layout, slot, i, &offset)) > 0; i++)
-                memcpy(shadow->scratch + base + offset, bytes + base + offset, (size_t)length);
-        }
-    kvt_shadow_put(shadow, page, shadow->scratch);
-}
-
 /* Pages first .. end of a request's bytes go where its table says. */
 static void land(struct kvt_real *real, int32_t r, int32_t first, int32_t end)
 {
@@ -192,10 +143,13 @@ static void land(struct kvt_real *real, int32_t r, int32_t first, int32_t end)
         const struct kvt_shadow *shadow = &real->shadows[id];
         const uint8_t *bytes = wire->bytes + i * kvt_shadow_page_bytes(shadow);
         int32_t tokens = wire->tokens - i * shadow->tokens;
-        if (tokens < shadow->tokens && real->requests[r].wrote)
-            put_tokens(shadow, page, bytes, tokens);
-        else
-            kvt_shadow_put(shadow, page, bytes);
+        if (tokens < shadow->tokens && real->requests[r].wrote) {
+            /* Only what was sent: the reader has written behind it, and stamped the page. */
+            kvt_shadow_take(shadow, page, shadow->scratch);
+            kvt_shadow_set_tokens(shadow, shadow->scratch, bytes, 0, tokens);
+            bytes = shadow->scratch;
+        }
+        kvt_shadow_put(shadow, page, bytes);
     }
 }
 

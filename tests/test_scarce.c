@@ -14,6 +14,7 @@
 #include "sim/plan/serving_fit.h"
 #include "sim/plan/sweep.h"
 #include "tests/check.h"
+#include "tests/devices.h"
 #include "tests/runtime/fleets.h"
 #include "tests/scarce.h"
 
@@ -129,7 +130,38 @@ static void trials_tell_what_they_lack(void)
                          .sets = sets,
                          .set_count = 4,
                          .run = try_faults,
-                         .unhurt = 3});
+                         .unhurt = 1});
+}
+
+static long waits_left;
+
+static bool fails_once(void)
+{
+    return waits_left-- == 0;
+}
+
+/* A device that fails once and then goes on: no step after it would tell. */
+static void a_wait_that_fails_once_is_told(void)
+{
+    static const char *const sets[] = {"faults.everywhere=true", "faults.trials=1",
+                                       "faults.kinds=[late-write]",
+                                       "fleet.decode.guard={digest: {check: before-read}}"};
+    struct job job = {.text = disaggregated, .sets = sets, .set_count = 4, .run = try_faults};
+    const long most = 1 << 30;
+    struct kvt_err err = {0};
+    int threads = omp_get_max_threads();
+    waits_left = most;
+    devices_are(false, fails_once);
+    CHECK_OK(run_job(&job, &err), err);
+    long waits = most - waits_left;
+    CHECK_NOTE(waits > 100, "there is something to wait for");
+    for (long wait = 0; wait < waits; wait += waits / 40) {
+        err = (struct kvt_err){0};
+        waits_left = wait;
+        CHECK_FAILS(run_job(&job, &err), err, KVT_EDEVICE);
+    }
+    devices_are(false, NULL);
+    omp_set_num_threads(threads);
 }
 
 /* ---- without engines ---- */
@@ -329,6 +361,7 @@ const struct check_test check_scarce[] = {
     {"engines that serve tell what they lack", engines_that_serve_tell_what_they_lack, false},
     {"a validation tells what it lacks", a_validation_tells_what_it_lacks, false},
     {"trials tell what they lack", trials_tell_what_they_lack, false},
+    {"a wait that fails once is told", a_wait_that_fails_once_is_told, false},
     {"runs tell what they lack", runs_tell_what_they_lack, false},
     {"campaigns tell what they lack", campaigns_tell_what_they_lack, false},
     {"points tell what they lack", points_tell_what_they_lack, false},
