@@ -167,20 +167,19 @@ static enum kvt_status run(const struct kvt_cli *cli, struct kvt_err *err)
     static struct kvt_bench bench;
     enum kvt_backend backend;
     struct kvt_output output = {0};
+    FILE *file = NULL;
     bench.only = kvt_cli_get(cli, "family");
     bench.quick = kvt_cli_get(cli, "quick") != NULL;
     bench.stop = &kvt_cli_interrupted;
     KVT_TRY(kvt_cli_backend(cli, &backend, err));
     KVT_TRY(check_family(bench.only, err));
     if (cli->output != NULL)
-        KVT_TRY(kvt_output_begin(&output, cli->output, err));
+        KVT_TRY(kvt_output_open(&output, cli->output, &file, err));
     enum kvt_status status = kvt_bench_run(&bench, backend, err);
     kvt_cli_say_clock(cli);
-    if (status == KVT_OK && cli->output != NULL) {
-        FILE *file = kvt_output_stream(&output, err);
-        if (file != NULL)
-            write_csv(&bench, file);
-        status = file != NULL ? kvt_output_commit(&output, err) : KVT_EIO;
+    if (status == KVT_OK && file != NULL) {
+        write_csv(&bench, file);
+        status = kvt_output_commit(&output, err);
     }
     kvt_output_abandon(&output);
     if (status != KVT_OK)

@@ -11,6 +11,7 @@
 #include "sim/base/file.h"
 #include "sim/base/list.h"
 #include "sim/config/config.h"
+#include "sim/output/progress.h"
 #include "sim/plan/fault_rates.h"
 #include "sim/plan/points.h"
 
@@ -26,6 +27,20 @@ static const struct kvt_cli_option options[] = {
     {"inflate", "FACTOR", "of the rates, for importance; as makes one strike per run"},
     {"print-plan", NULL, "print the strikes of the run as faults.plan, to edit and run again"},
     {NULL, NULL, NULL},
+};
+
+/* What the command was asked for, and what it found. */
+struct job {
+    struct kvt_cli cli; /* with --trials among its sets */
+    struct kvt_campaign_options how;
+    struct kvt_inject_report report; /* owned */
+    struct kvt_inject_store *store;  /* NULL: nothing is kept */
+    struct kvt_progress progress;
+    bool print_plan; /* nothing is run */
+    bool named;      /* --estimator other than forced was given */
+    bool estimates;  /* of the present config: per request, of its rates */
+    enum kvt_fault_estimator estimator;
+    double inflate;
 };
 
 static enum kvt_status add_row(struct kvt_inject_report *report, const struct kvt_inject_row *row,
@@ -71,16 +86,15 @@ static void say_strikes(const struct kvt_config *config, int32_t count, FILE *ta
                 config->path);
 }
 
-static enum kvt_status run_plan(const struct kvt_config *config, struct kvt_inject_row *row,
-                                const struct kvt_campaign_options *how,
-                                struct kvt_inject_report *report, struct kvt_err *err)
+static enum kvt_status run_plan(struct job *job, const struct kvt_config *config,
+                                struct kvt_inject_row *row, struct kvt_err *err)
 {
     static struct kvt_strike strikes[KVT_STRIKES_MAX];
     static struct kvt_fault_result results[KVT_STRIKES_MAX];
     int32_t count;
-    KVT_TRY(kvt_fault_run(config, how, strikes, results, &count, err));
+    KVT_TRY(kvt_fault_run(config, &job->how, strikes, results, &count, err));
     row->planned = true;
-    say_strikes(config, count, how->talk);
+    say_strikes(config, count, job->how.talk);
     for (int32_t i = 0; i < count; i++) {
         const struct kvt_config_strike *from =
             strikes[i].row >= 0 ? &config->faults.plan.rows[strikes[i].row] : NULL;
@@ -89,7 +103,7 @@ static enum kvt_status run_plan(const struct kvt_config *config, struct kvt_inje
         row->expected = from != NULL && from->expected;
         if (row->expected)
             row->expectation = strcmp(row->guard, "none") == 0 ? from->unguarded : from->guarded;
-        KVT_TRY(add_row(report, row, err));
+        KVT_TRY(add_row(&job->report, row, err));
     }
     return KVT_OK;
 }
@@ -123,10 +137,10 @@ static enum kvt_status print_plan(const struct kvt_config *config, FILE *talk, s
     return KVT_OK;
 }
 
-static enum kvt_status run_config(struct kvt_config *config, const char *path,
-                                  const struct kvt_campaign_options *how,
-                                  struct kvt_inject_report *report, struct kvt_err *err)
+static enum kvt_status run_config(struct job *job, struct kvt_config *config, const char *path,
+                                  struct kvt_err *err)
 {
+    struct kvt_inject_report *report = &job->report;
     static struct kvt_cell cells[KVT_FAULT_COUNT];
     struct kvt_inject_row row = {.planned = false};
     if (!config->faults.present)
@@ -134,28 +148,28 @@ static enum kvt_status run_config(struct kvt_config *config, const char *path,
                           "want a section `faults`, got none");
     snprintf(row.config, sizeof row.config, "%s", kvt_path_name(path));
     name_guard(config, &row);
-    if (report->print_plan)
-        return print_plan(config, how->talk, err);
-    if (report->real != NULL && (is_planned(config) || report->estimates))
+    if (job->print_plan)
+        return print_plan(config, job->how.talk, err);
+    if (report->real != NULL && (is_planned(config) || job->estimates))
         return kvt_err_at(err, KVT_ECONFIG, config->faults.where,
                           "faults: --backend wants trials of one strike, and neither a plan, nor "
                           "rates, nor an estimate per request");
     row.number = report->configs++;
-    if (report->store != NULL)
-        report->store->config = row.number;
-    if (report->estimates) {
+    if (job->store != NULL)
+        job->store->config = row.number;
+    if (job->estimates) {
         row.rated = true;
-        row.estimator = report->estimator;
-        KVT_TRY(kvt_fault_estimate(config, how, report->estimator, report->inflate, &row.estimate,
+        row.estimator = job->estimator;
+        KVT_TRY(kvt_fault_estimate(config, &job->how, job->estimator, job->inflate, &row.estimate,
                                    err));
         return add_row(report, &row, err);
     }
     if (is_planned(config))
-        return run_plan(config, &row, how, report, err);
+        return run_plan(job, config, &row, err);
     if (report->real != NULL)
-        KVT_TRY(kvt_inject_real_run(report->real, config, &row, how, cells, err));
+        KVT_TRY(kvt_inject_real_run(report->real, config, &row, &job->how, cells, err));
     else
-        KVT_TRY(kvt_campaign_run(config, how, cells, err));
+        KVT_TRY(kvt_campaign_run(config, &job->how, cells, err));
     for (int32_t kind = 0; kind < KVT_FAULT_COUNT; kind++) {
         if (!(config->faults.kinds >> kind & 1) ||
             (report->real != NULL && cells[kind].injected == 0))
@@ -167,24 +181,23 @@ static enum kvt_status run_config(struct kvt_config *config, const char *path,
 }
 
 /* Every point of the config (points.h). */
-static enum kvt_status run_file(const struct kvt_cli *cli, const char *path,
-                                const struct kvt_config *config,
-                                const struct kvt_campaign_options *how,
-                                struct kvt_inject_report *report, struct kvt_err *err)
+static enum kvt_status run_file(struct job *job, const char *path, const struct kvt_config *config,
+                                struct kvt_err *err)
 {
     static struct kvt_config chosen;
     struct kvt_points points;
-    enum kvt_status status = kvt_points_init(&points, config, path, cli->sets, cli->set_count, err);
+    enum kvt_status status =
+        kvt_points_init(&points, config, path, job->cli.sets, job->cli.set_count, err);
     if (status == KVT_OK && points.count > VARIANTS_MAX)
         status = kvt_err_at(err, KVT_ELIMIT, config->where_domain,
                             "want at most %d combinations of guards and other choices, got %lld",
                             VARIANTS_MAX, (long long)points.count);
-    int64_t count = report->print_plan ? 1 : points.count; /* guards change nothing of a plan */
+    int64_t count = job->print_plan ? 1 : points.count; /* guards change nothing of a plan */
     for (int64_t i = 0; status == KVT_OK && i < count; i++) {
         status = kvt_points_choose(&points, i, NULL, 0, &chosen, err);
         if (status != KVT_OK)
             break;
-        status = run_config(&chosen, path, how, report, err);
+        status = run_config(job, &chosen, path, err);
         kvt_config_release(&chosen);
     }
     kvt_points_release(&points);
@@ -229,45 +242,45 @@ static enum kvt_status open_store(const struct kvt_cli *cli, struct kvt_inject_s
 }
 
 /* What the command's options ask for. */
-static enum kvt_status read_options(const struct kvt_cli *cli, struct kvt_inject_report *report,
-                                    struct kvt_campaign_options *how, struct kvt_err *err)
+static enum kvt_status read_options(struct job *job, struct kvt_err *err)
 {
+    const struct kvt_cli *cli = &job->cli;
     int32_t threads;
     const char *which = kvt_cli_get(cli, "estimator"), *inflate = kvt_cli_get(cli, "inflate");
     KVT_TRY(kvt_cli_get_threads(cli, &threads, err));
-    KVT_TRY(kvt_cli_get_double(cli, "inflate", 0, &report->inflate, err));
-    report->print_plan = kvt_cli_get(cli, "print-plan") != NULL;
-    if (report->print_plan && cli->output != NULL)
+    KVT_TRY(kvt_cli_get_double(cli, "inflate", 0, &job->inflate, err));
+    job->print_plan = kvt_cli_get(cli, "print-plan") != NULL;
+    if (job->print_plan && cli->output != NULL)
         return kvt_err_set(err, KVT_EUSAGE,
                            "-o is for results: --print-plan writes to standard output");
     for (int e = 0; which != NULL && e < KVT_ESTIMATE_COUNT; e++) {
         if (strcmp(which, kvt_fault_estimator_names[e]) != 0)
             continue;
-        report->named = true;
-        report->estimator = (enum kvt_fault_estimator)e;
+        job->named = true;
+        job->estimator = (enum kvt_fault_estimator)e;
     }
-    if (which != NULL && !report->named && strcmp(which, "forced") != 0)
+    if (which != NULL && !job->named && strcmp(which, "forced") != 0)
         return kvt_err_set(
             err, KVT_EUSAGE,
             "--estimator: want counted, forced, importance or splitting, got \"%.40s\"", which);
-    if (inflate != NULL && (report->inflate < 1 || report->inflate > 1e15))
+    if (inflate != NULL && (job->inflate < 1 || job->inflate > 1e15))
         return kvt_err_set(err, KVT_EUSAGE,
                            "--inflate: want a number from 1 to 1e15, got \"%.40s\"", inflate);
-    if (inflate != NULL && report->estimator != KVT_ESTIMATE_IMPORTANCE)
+    if (inflate != NULL && job->estimator != KVT_ESTIMATE_IMPORTANCE)
         return kvt_err_set(err, KVT_EUSAGE, "--inflate is for --estimator importance");
-    *how = (struct kvt_campaign_options){.threads = threads,
-                                         .branch = kvt_cli_get(cli, "no-branch") == NULL,
-                                         .count_only = report->named &&
-                                                       report->estimator == KVT_ESTIMATE_COUNTED,
-                                         .stop = &kvt_cli_interrupted,
-                                         .tell = {kvt_progress_tell, &report->progress},
-                                         .talk = cli->verbosity >= 0 ? stderr : NULL};
+    job->how = (struct kvt_campaign_options){.threads = threads,
+                                             .branch = kvt_cli_get(cli, "no-branch") == NULL,
+                                             .count_only = job->named &&
+                                                           job->estimator == KVT_ESTIMATE_COUNTED,
+                                             .stop = &kvt_cli_interrupted,
+                                             .tell = {kvt_progress_tell, &job->progress},
+                                             .talk = cli->verbosity >= 0 ? stderr : NULL};
     return KVT_OK;
 }
 
-static enum kvt_status run_all(const struct kvt_cli *cli, struct kvt_inject_report *report,
-                               struct kvt_campaign_options *how, struct kvt_err *err)
+static enum kvt_status run_all(struct job *job, struct kvt_err *err)
 {
+    const struct kvt_cli *cli = &job->cli;
     static struct kvt_config config;
     static struct kvt_inject_store store = {.journal = {.file = -1}};
     uint64_t seed = 0;
@@ -275,8 +288,8 @@ static enum kvt_status run_all(const struct kvt_cli *cli, struct kvt_inject_repo
     bool stores = cli->output != NULL && !cli->print_config;
     if (stores) {
         status = open_store(cli, &store, &seed, err);
-        report->store = &store;
-        how->store = &store.face;
+        job->store = &store;
+        job->how.store = &store.face;
     }
     for (int32_t i = 0; i < cli->operand_count && status == KVT_OK; i++) {
         bool done;
@@ -284,15 +297,15 @@ static enum kvt_status run_all(const struct kvt_cli *cli, struct kvt_inject_repo
         if (status != KVT_OK || done)
             continue;
         /* With rates, a word about estimators asks for escapes per request. */
-        report->estimates = report->named && (report->estimator != KVT_ESTIMATE_COUNTED ||
-                                              config.faults.rates.count > 0);
-        kvt_progress_begin(&report->progress, "injecting", "trials", kvt_cli_shows_progress(cli));
-        status = run_file(cli, cli->operands[i], &config, how, report, err);
-        kvt_progress_end(&report->progress);
+        job->estimates =
+            job->named && (job->estimator != KVT_ESTIMATE_COUNTED || config.faults.rates.count > 0);
+        kvt_progress_begin(&job->progress, "injecting", "trials", kvt_cli_shows_progress(cli));
+        status = run_file(job, cli->operands[i], &config, err);
+        kvt_progress_end(&job->progress);
         kvt_config_release(&config);
     }
     if (stores && status == KVT_OK)
-        status = kvt_inject_store_finish(&store, report, seed, err);
+        status = kvt_inject_store_finish(&store, &job->report, seed, err);
     if (stores && status == KVT_OK && store.resumed > 0)
         kvt_cli_say(cli, 0, "kvtwin: note: %lld of %lld trials came from the journal",
                     (long long)store.resumed, (long long)store.trials);
@@ -304,34 +317,34 @@ static enum kvt_status run_all(const struct kvt_cli *cli, struct kvt_inject_repo
 static enum kvt_status run(const struct kvt_cli *cli, struct kvt_err *err)
 {
     static char trials_set[48];
-    struct kvt_inject_report report = {.rows = NULL};
-    struct kvt_campaign_options how;
+    static struct job job;
     struct kvt_inject_real real = {.backend = KVT_BACKEND_CPU};
-    struct kvt_cli with = *cli;
+    const struct kvt_inject_report *report = &job.report;
     int64_t trials;
+    job = (struct job){.cli = *cli};
     KVT_TRY(kvt_cli_backend(cli, &real.backend, err));
     KVT_TRY(kvt_cli_get_int(cli, "trials", 1, 1000000000, 0, &trials, err));
     if (trials > 0) {
         snprintf(trials_set, sizeof trials_set, "faults.trials=%lld", (long long)trials);
-        with.sets[with.set_count++] = trials_set;
+        job.cli.sets[job.cli.set_count++] = trials_set;
     }
-    KVT_TRY(read_options(cli, &report, &how, err));
-    report.real = kvt_cli_get(cli, "backend") != NULL ? &real : NULL;
-    enum kvt_status status = run_all(&with, &report, &how, err);
-    if (status == KVT_OK && report.configs > 0)
-        kvt_inject_print(&report, cli->format);
+    KVT_TRY(read_options(&job, err));
+    job.report.real = kvt_cli_get(cli, "backend") != NULL ? &real : NULL;
+    enum kvt_status status = run_all(&job, err);
+    if (status == KVT_OK && report->configs > 0)
+        kvt_inject_print(report, cli->format);
     int32_t other = 0;
-    for (int32_t i = 0; i < report.count; i++)
-        other += !kvt_inject_is_as_expected(&report.rows[i]);
+    for (int32_t i = 0; i < report->count; i++)
+        other += !kvt_inject_is_as_expected(&report->rows[i]);
     if (status == KVT_OK && other > 0)
         status = kvt_err_set(err, KVT_NEGATIVE, "%d of %d strike%s ended otherwise than expected",
-                             other, report.count, kvt_plural(report.count));
+                             other, report->count, kvt_plural(report->count));
     if (status == KVT_OK && real.disagreement_count > 0)
         status = kvt_err_set(
             err, KVT_NEGATIVE, "%lld of %lld trial%s ended otherwise on real pages than simulated",
             (long long)real.disagreement_count, (long long)real.trials, kvt_plural(real.trials));
     kvt_inject_real_release(&real);
-    free(report.rows);
+    free(job.report.rows);
     return status;
 }
 

@@ -3,6 +3,7 @@
  * figures as files
  */
 #include <errno.h>
+#include <limits.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,12 +56,10 @@ static enum kvt_status print_figure(const struct shown *what, int figure, FILE *
 static enum kvt_status write_page(const struct shown *what, const char *path, struct kvt_err *err)
 {
     struct kvt_output output;
-    KVT_TRY(kvt_output_begin(&output, path, err));
-    FILE *file = kvt_output_stream(&output, err);
-    enum kvt_status status = KVT_EIO;
-    if (file != NULL)
-        status = what->run != NULL ? kvt_report_html(what->run, file, err)
-                                   : kvt_points_page_html(what->points, file, err);
+    FILE *file;
+    KVT_TRY(kvt_output_open(&output, path, &file, err));
+    enum kvt_status status = what->run != NULL ? kvt_report_html(what->run, file, err)
+                                               : kvt_points_page_html(what->points, file, err);
     if (status == KVT_OK)
         return kvt_output_commit(&output, err);
     kvt_output_abandon(&output);
@@ -112,6 +111,24 @@ static enum kvt_status convert(const char *svg, const char *png, struct kvt_err 
     return KVT_OK;
 }
 
+/* A drawing as a PNG file, by way of an SVG file beside it that goes again. */
+static enum kvt_status write_png(const char *path, const char *text, size_t bytes,
+                                 struct kvt_err *err)
+{
+    struct kvt_output output = {0};
+    char drawing[PATH_MAX + 8];
+    snprintf(drawing, sizeof drawing, "%s.svg", path);
+    KVT_TRY(kvt_file_write(drawing, text, bytes, err));
+    enum kvt_status status = kvt_output_begin(&output, path, err);
+    if (status == KVT_OK)
+        status = convert(drawing, output.temp_path, err);
+    if (status == KVT_OK)
+        status = kvt_output_commit(&output, err);
+    kvt_output_abandon(&output);
+    unlink(drawing);
+    return status;
+}
+
 /* One figure as <folder>/<name>.svg or .png; nothing when the run has nothing for it. */
 static enum kvt_status write_figure(const struct shown *what, int figure, const char *folder,
                                     bool png, struct kvt_err *err)
@@ -127,31 +144,10 @@ static enum kvt_status write_figure(const struct shown *what, int figure, const 
         status = kvt_err_set(err, KVT_ENOMEM, "no memory for a figure");
     snprintf(name, sizeof name, "%s.%s", figure_name(what, figure), png ? "png" : "svg");
     char *path = kvt_path_join(folder, name);
-    struct kvt_output output = {0};
     if (path == NULL && status == KVT_OK)
         status = kvt_err_set(err, KVT_ENOMEM, "no memory for a path");
-    if (status == KVT_OK && shown && !png) {
-        status = kvt_file_write(path, text, bytes, err);
-    } else if (status == KVT_OK && shown) {
-        char *drawing = malloc(strlen(path) + 8);
-        if (drawing == NULL)
-            status = kvt_err_set(err, KVT_ENOMEM, "no memory for a path");
-        else
-            snprintf(drawing, strlen(path) + 8, "%s.svg", path);
-        if (status == KVT_OK)
-            status = kvt_file_write(drawing, text, bytes, err);
-        if (status == KVT_OK)
-            status = kvt_output_begin(&output, path, err);
-        if (status == KVT_OK)
-            status = convert(drawing, output.temp_path, err);
-        if (status == KVT_OK)
-            status = kvt_output_commit(&output, err);
-        else
-            kvt_output_abandon(&output);
-        if (drawing != NULL)
-            unlink(drawing);
-        free(drawing);
-    }
+    if (status == KVT_OK && shown)
+        status = png ? write_png(path, text, bytes, err) : kvt_file_write(path, text, bytes, err);
     free(path);
     free(text);
     return status;

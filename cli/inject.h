@@ -6,7 +6,6 @@
 
 #include "cli/cli.h"
 #include "cli/fields.h"
-#include "sim/output/progress.h"
 #include "sim/plan/fault_estimate.h"
 
 #define KVT_INJECT_NAME_BYTES 160
@@ -28,21 +27,12 @@ struct kvt_inject_row { /* of the matrix, or of a plan */
     enum kvt_fault_outcome expectation;
 };
 
-struct kvt_inject_store;
-
 struct kvt_inject_report {
-    struct kvt_inject_row *rows;
+    struct kvt_inject_row *rows; /* owned */
     int32_t count;
     int64_t room;
-    struct kvt_progress progress;
-    bool print_plan; /* nothing is run */
-    bool estimates;  /* per request: of rates */
-    enum kvt_fault_estimator estimator;
-    bool named; /* --estimator other than forced was given */
-    double inflate;
-    int64_t configs;                /* run so far */
-    struct kvt_inject_store *store; /* NULL: none */
-    struct kvt_inject_real *real;   /* on real memory as well (inject_real.h); NULL: not */
+    int64_t configs;              /* run so far */
+    struct kvt_inject_real *real; /* on real memory as well (inject_real.h); NULL: not */
 };
 
 /* Whether a strike of a plan ended as the config says; true where it says nothing. */

@@ -295,6 +295,9 @@ err_lines 1
 run "a fit as text" 0 reproduce --serving "$work/serving.csv" --fit
 out_has "without the model"
 out_has "reliable rows, nothing fitted"
+run "a config without published results" 3 reproduce configs/examples/quickstart.yaml
+err_has "quickstart.yaml: want a section \`published\`, got none"
+out_is_empty
 run "published results without intervals" 0 reproduce kimi-k2.6-fp8-kv --resamples 0 --format json
 out_has '"low": null'
 run "published results with intervals" 0 reproduce kimi-k2.6-fp8-kv
