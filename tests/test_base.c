@@ -141,6 +141,7 @@ static void an_arena_is_zeroed_aligned_and_bounded(void)
     CHECK(arena.base == NULL);
     CHECK_I64((int64_t)arena.mapped, 0, "what is not there may be released");
     kvt_arena_release(&arena);
+    CHECK_FAILS(kvt_arena_init(&arena, SIZE_MAX - 1, &err), err, KVT_ENOMEM);
 }
 
 static int64_t sum_of(const unsigned char *bytes, size_t count)

@@ -526,6 +526,17 @@ static void more_entries_than_there_is_room_for_are_refused(void)
     struct kvt_err err = {0};
     CHECK_FAILS(parse(&c, text, NULL, 0, &err), err, KVT_ELIMIT);
     CHECK_HOLDS(err.text, "more than 4096 keys in one mapping", "keys");
+    used = 0;
+    for (int map = 0; map < 2; map++) {
+        used += (size_t)snprintf(text + used, sizeof text - used, "a%d: &a%d {", map, map);
+        for (int n = 0; n < KVT_YAML_KEYS / 2 + 1; n++)
+            used += (size_t)snprintf(text + used, sizeof text - used, "k%d_%d: 1, ", map, n);
+        used += (size_t)snprintf(text + used, sizeof text - used, "}\n");
+    }
+    snprintf(text + used, sizeof text - used, "model: {<<: [*a0, *a1]}\n");
+    err = (struct kvt_err){0};
+    CHECK_FAILS(parse(&c, text, NULL, 0, &err), err, KVT_ELIMIT);
+    CHECK_HOLDS(err.text, "more than 4096 keys in one mapping", "merged keys");
 }
 
 static void a_set_inside_of_a_domain_or_a_list_is_refused(void)

@@ -2,6 +2,7 @@
 #include "sim/base/arena.h"
 
 #include <pthread.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -97,6 +98,8 @@ static unsigned char *map(size_t bytes)
 
 enum kvt_status kvt_arena_init(struct kvt_arena *arena, size_t limit, struct kvt_err *err)
 {
+    if (limit > SIZE_MAX - PAGE_BYTES)
+        limit = SIZE_MAX - PAGE_BYTES; /* which nobody has either */
     size_t bytes = (limit + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
     if (bytes == 0)
         bytes = PAGE_BYTES;

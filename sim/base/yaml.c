@@ -283,6 +283,12 @@ static enum kvt_status builder_key(struct builder *b, struct frame *frame,
     return KVT_OK;
 }
 
+static enum kvt_status too_many_keys(const struct builder *b, const struct kvt_yaml *child)
+{
+    return kvt_err_at(b->err, KVT_ELIMIT, child->key_where, "more than %d keys in one mapping",
+                      KVT_YAML_KEYS);
+}
+
 /* Hand a complete node (or an open collection) to what holds it. */
 static enum kvt_status builder_attach(struct builder *b, struct kvt_yaml *node)
 {
@@ -304,8 +310,7 @@ static enum kvt_status builder_attach(struct builder *b, struct kvt_yaml *node)
     if (frame->merges)
         return KVT_OK;
     if (frame->node->count >= KVT_YAML_KEYS)
-        return kvt_err_at(b->err, KVT_ELIMIT, node->key_where, "more than %d keys in one mapping",
-                          KVT_YAML_KEYS);
+        return too_many_keys(b, node);
     kvt_yaml_append(frame->node, node);
     return KVT_OK;
 }
@@ -359,17 +364,22 @@ static enum kvt_status builder_distinct(struct builder *b, const struct kvt_yaml
 }
 
 /* Add what << brought and the map itself lacks; of several the earlier wins. */
-static void map_take_merged(struct kvt_yaml *map, struct kvt_yaml *merged)
+static enum kvt_status builder_take_merged(const struct builder *b, struct kvt_yaml *map,
+                                           struct kvt_yaml *merged)
 {
     for (; merged != NULL; merged = merged->next) {
         struct kvt_yaml *child = merged->first;
         while (child != NULL) {
             struct kvt_yaml *following = child->next;
-            if (kvt_yaml_find(map, child->key) == NULL)
+            if (kvt_yaml_find(map, child->key) == NULL) {
+                if (map->count >= KVT_YAML_KEYS)
+                    return too_many_keys(b, child);
                 kvt_yaml_append(map, child);
+            }
             child = following;
         }
     }
+    return KVT_OK;
 }
 
 static enum kvt_status builder_tag(struct builder *b, const yaml_char_t *tag, yaml_mark_t mark)
@@ -462,7 +472,7 @@ static enum kvt_status builder_close(struct builder *b)
     struct frame *frame = &b->frames[--b->depth];
     if (frame->node->kind == KVT_YAML_MAP) {
         KVT_TRY(builder_distinct(b, frame->node));
-        map_take_merged(frame->node, frame->merged);
+        KVT_TRY(builder_take_merged(b, frame->node, frame->merged));
     }
     struct frame *outer = b->depth > 0 ? &b->frames[b->depth - 1] : NULL;
     bool merges = outer != NULL && outer->node->kind == KVT_YAML_MAP && outer->merges &&
