@@ -166,19 +166,13 @@ static enum kvt_status print_json(const struct kvt_serving_fit *fit, const struc
 static enum kvt_status write_calibration(const struct kvt_cli *cli,
                                          const struct kvt_serving_fit *fit, struct kvt_err *err)
 {
-    char *text = NULL;
-    size_t count = 0;
-    FILE *out = kvt_memory_open(&text, &count);
-    if (out == NULL)
-        return kvt_err_set(err, KVT_ENOMEM, "no memory for the calibration");
+    struct kvt_output output;
+    FILE *file;
+    KVT_TRY(kvt_output_open(&output, cli->output, &file, err));
     kvt_calibration_print(&fit->calibration,
                           "Written by kvtwin calibrate --serving. half_percent: 200 ln(factor).",
-                          out);
-    enum kvt_status status = kvt_memory_close(out, &text)
-                                 ? kvt_file_write(cli->output, text, count, err)
-                                 : kvt_err_set(err, KVT_ENOMEM, "no memory for the calibration");
-    free(text);
-    return status;
+                          file);
+    return kvt_output_commit(&output, err);
 }
 
 static enum kvt_status fit_and_print(const struct kvt_cli *cli, const struct kvt_config *config,

@@ -47,6 +47,9 @@ static enum kvt_status trace_load(const struct kvt_cli *cli, struct kvt_trace *t
 {
     double speed;
     KVT_TRY(kvt_cli_get_double(cli, "speed", 1, &speed, err));
+    if (!(speed > 0 && speed <= 1e9))
+        return kvt_err_set(err, KVT_EUSAGE, "--speed: want more than 0 and at most 1e9, got %g",
+                           speed);
     KVT_TRY(kvt_trace_read(trace, cli->operands[1], speed, err));
     if (trace->dropped > 0)
         kvt_cli_say(cli, 0, "%s: dropped %d row%s without output tokens (failed requests)",
@@ -218,9 +221,11 @@ static enum kvt_status generate_by_options(const struct kvt_cli *cli, struct kvt
 {
     struct kvt_trace_spec spec;
     struct kvt_trace sources[2] = {{0}, {0}};
+    struct kvt_err why = {0};
     enum kvt_status status = spec_parse(cli, &spec, sources, err);
-    if (status == KVT_OK)
-        status = kvt_trace_generate(trace, &spec, err);
+    if (status == KVT_OK && kvt_trace_generate(trace, &spec, &why) != KVT_OK)
+        status = kvt_err_set(err, why.status == KVT_ECONFIG ? KVT_EUSAGE : why.status,
+                             "trace generate: %s", why.text);
     kvt_trace_release(&sources[0]);
     kvt_trace_release(&sources[1]);
     return status;

@@ -55,9 +55,11 @@ expect 3 'back.csv:3:1: want arrivals in order of time' stats "$work/back.csv"
 expect 3 'unknown.csv:1:1: want the header of a known trace format' stats "$work/unknown.csv"
 expect 3 'empty.csv: want a trace, got an empty file' import "$work/empty.csv" -o "$work/x.csv"
 expect 4 'cannot open' stats "$work/none.csv"
+expect 2 '--speed: want more than 0' stats --speed 0 traces/quickstart.csv
 # shellcheck disable=SC2086
 {
-    expect 3 'want gamma gaps' generate -o "$work/x.csv" --rate 1 --requests 1 --arrivals gamma:0 $lengths
+    expect 2 'trace generate: want a rate of' generate -o "$work/x.csv" --rate -5 --requests 1 $lengths
+    expect 2 'trace generate: want gamma gaps' generate -o "$work/x.csv" --rate 1 --requests 1 --arrivals gamma:0 $lengths
     expect 4 'cannot write' generate -o "$work/no/x.csv" --rate 1 --requests 1 $lengths
     expect 0 'wrote 20 requests' generate -o "$work/x.csv" --rate 10 --until 2 --arrivals constant $lengths
     expect 0 '' generate -q -o "$work/y.csv" --rate 10 --until 2 --arrivals constant $lengths
