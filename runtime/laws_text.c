@@ -1,7 +1,6 @@
 #include "runtime/laws_text.h"
 
 #include <gsl/gsl_linalg.h>
-#include <gsl/gsl_sort.h>
 #include <gsl/gsl_statistics.h>
 #include <inttypes.h>
 #include <math.h>
@@ -126,12 +125,6 @@ static enum kvt_status run_point(struct laws *laws, int32_t i, int32_t round, st
     return KVT_OK;
 }
 
-static double median(double *values, int32_t count)
-{
-    gsl_sort(values, 1, (size_t)count);
-    return gsl_stats_median_from_sorted_data(values, 1, (size_t)count);
-}
-
 /* All sizes in turn, some times over: a moment in which the machine is slow then falls on one
  * repeat of many sizes, not on all of one; and each finds the caches as another step left them. */
 static enum kvt_status measure_all(struct laws *laws, int32_t rounds, struct kvt_err *err)
@@ -144,8 +137,8 @@ static enum kvt_status measure_all(struct laws *laws, int32_t rounds, struct kvt
     for (int32_t i = 0; i < laws->count; i++) {
         struct point *point = &laws->points[i];
         for (int p = 0; p < KVT_PART_COUNT; p++)
-            point->part[p] = median(point->parts[p], rounds);
-        point->check = median(point->checks, rounds);
+            point->part[p] = gsl_stats_median(point->parts[p], 1, (size_t)rounds);
+        point->check = gsl_stats_median(point->checks, 1, (size_t)rounds);
     }
     return KVT_OK;
 }
@@ -440,12 +433,14 @@ static void write_experts(struct laws *laws)
     double bits = dtype == KVT_WEIGHTS_BF16  ? 16
                   : dtype == KVT_WEIGHTS_FP8 ? 8
                                              : 4 + 16.0 / layer->expert_gate_up.group;
-    for (int32_t i = 0; i < laws->count; i++, count++) {
+    for (int32_t i = 0; i < laws->count; i++) {
         double m = laws->points[i].rows;
+        if (laws->points[i].part[KVT_PART_EXPERTS] <= 0) /* where the clock went back */
+            continue;
         y[count] = laws->points[i].part[KVT_PART_EXPERTS] / layers;
         term[count][0] = 1;
         term[count][1] = experts_hit(mlp, m) * matrix * bits / 8;
-        term[count][2] = 2 * m * mlp->topk * matrix;
+        term[count++][2] = 2 * m * mlp->topk * matrix;
     }
     fit(term, y, count, 3, c);
     begin_law(laws->out,
