@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "runtime/bench_job.h"
@@ -101,16 +100,12 @@ struct spread {
 
 static struct spread spread_of(double *values, size_t count)
 {
-    double away[REPEATS];
+    double scratch[REPEATS];
     struct spread spread = {0, 0};
     if (count == 0)
         return spread;
-    gsl_sort(values, 1, count);
-    spread.median = gsl_stats_median_from_sorted_data(values, 1, count);
-    for (size_t i = 0; i < count; i++)
-        away[i] = fabs(values[i] - spread.median);
-    gsl_sort(away, 1, count);
-    spread.mad = gsl_stats_median_from_sorted_data(away, 1, count);
+    spread.median = gsl_stats_median(values, 1, count);
+    spread.mad = gsl_stats_mad0(values, 1, count, scratch);
     return spread;
 }
 
@@ -326,14 +321,6 @@ static void judge_row(struct kvt_bench_row *row, struct kvt_bench *bench,
     remember(&bench->vector_peaks, vectors);
 }
 
-/* How often another process took a processor from one of our threads. */
-static int64_t preemptions(void)
-{
-    struct rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
-    return usage.ru_nivcsw;
-}
-
 /* Repeats during which another process ran are measured again, up to twice as many in all; where
  * that is not enough they count. */
 static enum kvt_status repeat(const struct kvt_bench_job *job, int32_t batch, size_t repeats,
@@ -342,10 +329,10 @@ static enum kvt_status repeat(const struct kvt_bench_job *job, int32_t batch, si
     bool host = job->bench->device.ops->host_memory;
     size_t kept = 0, spoilt = 0;
     while (kept < repeats) {
-        int64_t before = preemptions();
+        int64_t before = kvt_device_switches();
         KVT_TRY(measure_beside(job, kept, beside, err));
         KVT_TRY(kvt_bench_time(job, batch, &times[kept], err));
-        if (host && preemptions() != before && spoilt < repeats)
+        if (host && kvt_device_switches() != before && spoilt < repeats)
             spoilt++;
         else
             kept++;

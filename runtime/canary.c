@@ -36,6 +36,8 @@ bool kvt_pin_threads(void)
         CPU_SET(processor[omp_get_thread_num()], &own);
         pinned = sched_setaffinity(0, sizeof own, &own) == 0;
     }
+    if (!pinned)
+        kvt_unpin_threads();
     return pinned;
 }
 

@@ -19,7 +19,7 @@ struct kvt_canary {
 };
 
 /* Pin each thread of OpenMP to one of the processors that the process may use. False, and nothing
- * is pinned, where there are fewer processors than threads. */
+ * is pinned, where there are fewer processors than threads, or the system refuses. */
 bool kvt_pin_threads(void);
 
 /* Let them run where they could before. */

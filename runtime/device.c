@@ -95,14 +95,3 @@ int32_t kvt_device_attention_workers(const struct kvt_device *device,
         return device->workers;
     return device->ops->attention_workers(device, layout, heads);
 }
-
-int64_t kvt_device_pieces_until_refusal(const struct kvt_device *device, int64_t bytes)
-{
-    int64_t used = device->used, rounded = kvt_device_rounded(bytes), pieces = 0;
-    kvt_assert(bytes > 0);
-    while (rounded <= device->limit - used) {
-        used += rounded;
-        pieces++;
-    }
-    return pieces;
-}

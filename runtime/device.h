@@ -10,7 +10,7 @@
  * GPU does, so that the limit is never exceeded and what is used is always known; on a CPU backend
  * the memory is the host's, prefaulted and in huge pages where the kernel has them.
  *
- * Everything else is put in one stream and runs in its order; kvt_device_wait waits for all of it.
+ * Everything else is put in one stream and runs in its order; wait waits for all of it.
  * Structures of kernels (kernels/) hold pointers into the device's memory, but for those that a
  * contract calls host memory. On a backend with host_memory the host may read and write it directly
  * when nothing is under way; elsewhere it goes through copy: bytes that come from the host have
@@ -140,15 +140,15 @@ static inline int64_t kvt_device_rounded(int64_t bytes)
 int32_t kvt_device_attention_workers(const struct kvt_device *device,
                                      const struct kvt_page_layout *layout, int32_t heads);
 
-/* How many pieces of bytes would be granted, one after the other, before the first refusal. */
-int64_t kvt_device_pieces_until_refusal(const struct kvt_device *device, int64_t bytes);
-
 /* Seconds of a clock that never goes back in a thread; no time has passed where the system's does.
  */
 double kvt_device_now(void);
 
 /* How often the system's clock went back so far: what was measured then is too short. */
 int32_t kvt_device_clock_jumps(void);
+
+/* How often another process took a processor from one of our threads so far. */
+int64_t kvt_device_switches(void);
 
 extern const struct kvt_device_ops kvt_device_cpu_ops, kvt_device_reference_ops;
 #ifdef KVT_CUDA

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "kernels/cpu/ceilings.h"
@@ -36,6 +37,13 @@ double kvt_device_now(void)
 int32_t kvt_device_clock_jumps(void)
 {
     return atomic_load(&clock_jumps);
+}
+
+int64_t kvt_device_switches(void)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_nivcsw;
 }
 
 /* Of the processor; "cpu" where the system does not say. */

@@ -124,8 +124,6 @@ enum kvt_status kvt_drive_run(struct kvt_drive *drive, struct kvt_err *err)
     struct kvt_simulate_options options = options_of(drive);
     struct kvt_err own = {0};
     enum kvt_status ran = kvt_simulation_run(&drive->simulation, &options, &own);
-    if (drive->runtime != NULL)
-        kvt_runtime_finish(drive->runtime);
     KVT_TRY(failure_of(drive->runtime, err));
     if (ran != KVT_OK)
         return kvt_err_set(err, ran, "%s", own.text);
@@ -136,8 +134,7 @@ enum kvt_status kvt_drive_run(struct kvt_drive *drive, struct kvt_err *err)
 
 void kvt_drive_release(struct kvt_drive *drive)
 {
-    if (drive->simulation.config != NULL)
-        kvt_simulation_release(&drive->simulation);
+    kvt_simulation_release(&drive->simulation);
 }
 
 /* ---- along a recorded order --------------------------------------------------------------- */

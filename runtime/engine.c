@@ -7,8 +7,6 @@
 #include "sim/base/assert.h"
 #include "sim/base/random.h"
 
-#define PLANS (KVT_STEPS_IN_FLIGHT + 1)
-
 /* ---- opening ------------------------------------------------------------------------------ */
 
 static enum kvt_status check_role(const struct kvt_config *config, enum kvt_role role,
@@ -75,22 +73,15 @@ static enum kvt_status open_replica(struct kvt_runtime *engine, struct kvt_confi
     replica->role = role;
     replica->guarded = guard->on[KVT_GUARD_TAG_SIDE] && guard->check == KVT_CHECK_BEFORE_READ;
     KVT_TRY(kvt_device_open(&replica->device, engine->want.backend, memory->before_bytes, err));
-    int64_t fresh = replica->device.used;
     enum kvt_status status =
         kvt_weights_load(&replica->weights, &replica->device, &plan->model, config->run.seed, &why);
     if (status == KVT_OK)
-        status =
-            kvt_pool_layout(&replica->layout, &plan->model, memory->kv, memory->page_tokens, &why);
-    if (status == KVT_OK && engine->want.page_header) {
-        struct kvt_page_layout *layout = &replica->layout;
-        status =
-            kvt_page_layout_init(layout, (enum kvt_page_format)layout->format, layout->page_tokens,
-                                 layout->kv_heads, layout->head_dim, 16, &why);
-    }
+        status = kvt_pool_layout(&replica->layout, &plan->model, memory->kv, memory->page_tokens,
+                                 engine->want.page_header ? 16 : 0, &why);
     if (status != KVT_OK)
         return kvt_err_at(err, status, config->roles[role].where, "%s: %s", kvt_role_names[role],
                           why.text);
-    int64_t budget = kvt_pool_budget(&replica->device, memory, &plan->want, fresh);
+    int64_t budget = kvt_pool_budget(&replica->device, memory, &plan->want);
     if (plan->want.pages > 0) /* the config says how many: then the device is the only limit */
         budget = INT64_MAX;
     replica->predicted_pages = memory->kv_pages;
@@ -204,10 +195,10 @@ static enum kvt_status bind_replica(struct kvt_real_replica *replica,
     KVT_TRY(kvt_rows_init(&replica->rows, &replica->device, rows, table_max, err));
     KVT_TRY(kvt_tag_batch_init(&replica->check, &replica->device, entries, table_max, err));
     KVT_TRY(init_moves(&replica->moves, &replica->device, table_max, err));
-    replica->planned = calloc(PLANS, sizeof *replica->planned);
+    replica->planned = calloc(KVT_PLANS, sizeof *replica->planned);
     if (replica->planned == NULL)
         return kvt_err_set(err, KVT_ENOMEM, "no memory for steps of %d requests", entries);
-    for (int i = 0; i < PLANS; i++)
+    for (int i = 0; i < KVT_PLANS; i++)
         KVT_TRY(kvt_planned_init(&replica->planned[i], entries, table_max, spec->pages, err));
     return KVT_OK;
 }
@@ -216,11 +207,10 @@ static void unbind(struct kvt_runtime *engine)
 {
     for (int32_t i = 0; i < engine->replica_count && engine->replicas != NULL; i++) {
         struct kvt_real_replica *replica = &engine->replicas[i];
-        if (replica->pool.layer != NULL)
-            kvt_forward_release(&replica->forward);
+        kvt_forward_release(&replica->forward);
         kvt_rows_release(&replica->rows);
         kvt_pool_release(&replica->pool);
-        for (int j = 0; j < PLANS && replica->planned != NULL; j++)
+        for (int j = 0; j < KVT_PLANS && replica->planned != NULL; j++)
             kvt_planned_release(&replica->planned[j]);
         free(replica->planned);
         kvt_tag_batch_release(&replica->check);

@@ -74,6 +74,8 @@ struct kvt_found_page {             /* by a guard that aborts */
     int32_t request, replica, page; /* page of the core; KVT_NONE: another of them */
 };
 
+#define KVT_PLANS (KVT_STEPS_IN_FLIGHT + 1) /* in flight, and the one that is being written down */
+
 struct kvt_planned;
 struct kvt_planned_op;
 struct kvt_saved;
@@ -108,7 +110,7 @@ struct kvt_real_replica {
     bool guarded;                            /* by tag-side, before each read */
     int64_t predicted_pages, measured_pages; /* by the ledger; until the device refused */
     int64_t predicted_weights;               /* bytes, by the ledger */
-    struct kvt_planned *planned;             /* [KVT_STEPS_IN_FLIGHT + 1] owned */
+    struct kvt_planned *planned;             /* [KVT_PLANS] owned */
     int32_t first, count;                    /* planned and not yet run */
     int32_t last;                            /* that ran */
     double moved;                            /* s of page moves that no step has been charged */
@@ -139,13 +141,14 @@ struct kvt_runtime {
 
 /* Open a device for each replica of the config, load weights, and find how many pages each holds.
  * Where that differs from the ledger's the smaller number is set in config (memory.pages), so that
- * the core and the memory agree. Pools are taken in kvt_runtime_bind. */
+ * the core and the memory agree. Pools are taken in kvt_runtime_bind. KVT_ECONFIG or KVT_ELIMIT for
+ * what is not run, KVT_ENOMEM, KVT_EDEVICE; the engine is empty then, and may be released. */
 enum kvt_status kvt_runtime_init(struct kvt_runtime *engine, struct kvt_config *config,
                                  const struct kvt_runtime_want *want, struct kvt_err *err);
 
 /* Give the engine the core it stands behind and its trace: takes pools and activations, draws the
  * prompts. May be called again for another run of the same config: then pools and texts start anew
- * and memory stays. */
+ * and weights stay. KVT_ENOMEM; the engine may be released or bound again then. */
 enum kvt_status kvt_runtime_bind(struct kvt_runtime *engine, const struct kvt_core *core,
                                  const struct kvt_trace *trace, uint64_t seed, struct kvt_err *err);
 
@@ -160,9 +163,6 @@ void kvt_runtime_settle(struct kvt_runtime *engine, int32_t replica);
 
 /* Run the oldest planned step of a replica: seconds of wall time, of one repeat. */
 double kvt_runtime_run(struct kvt_runtime *engine, int32_t replica);
-
-/* Wait for every device: what failed after the last step is in engine->failure. */
-void kvt_runtime_finish(struct kvt_runtime *engine);
 
 /* A decision was noted: the log's sink calls this first. */
 void kvt_runtime_note(struct kvt_runtime *engine, const struct kvt_decision *decision);

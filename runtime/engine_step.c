@@ -1,12 +1,9 @@
 /* What a driver's calls do to pages and tokens: engine.h. */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "runtime/planned.h"
 #include "sim/base/assert.h"
-
-#define PLANS (KVT_STEPS_IN_FLIGHT + 1)
 
 static void fail(struct kvt_runtime *engine, const struct kvt_err *err)
 {
@@ -25,7 +22,7 @@ static void wait(struct kvt_runtime *engine, struct kvt_real_replica *replica)
 
 static struct kvt_planned *open_plan(struct kvt_real_replica *replica)
 {
-    return &replica->planned[(replica->first + replica->count) % PLANS];
+    return &replica->planned[(replica->first + replica->count) % KVT_PLANS];
 }
 
 /* page: in memory. */
@@ -38,12 +35,6 @@ static void set_tag(struct kvt_real_replica *replica, int32_t page, const uint64
         device->ops->copy(device, &tag->owner, owner, sizeof *owner);
     if (content != NULL)
         device->ops->copy(device, &tag->content, content, sizeof *content);
-}
-
-static uint8_t *page_of(struct kvt_real_replica *replica, int32_t layer, int32_t page)
-{
-    return replica->pool.layer[layer] +
-           (int64_t)kvt_pool_page(page) * replica->pool.layout.page_bytes;
 }
 
 static void save(struct kvt_runtime *engine, struct kvt_real_replica *replica,
@@ -63,9 +54,9 @@ static void save(struct kvt_runtime *engine, struct kvt_real_replica *replica,
     }
     for (int32_t i = 0; i < op->pages; i++)
         for (int32_t l = 0; l < replica->pool.layers; l++)
-            replica->device.ops->copy(&replica->device,
-                                      saved->bytes + ((size_t)i * layers + (size_t)l) * page,
-                                      page_of(replica, l, plan->op_pages[op->at + i]), page);
+            replica->device.ops->copy(
+                &replica->device, saved->bytes + ((size_t)i * layers + (size_t)l) * page,
+                kvt_pool_at(&replica->pool, l, kvt_pool_page(plan->op_pages[op->at + i])), page);
     engine->counts.saved_bytes += (int64_t)bytes;
 }
 
@@ -78,11 +69,11 @@ static void restore(struct kvt_runtime *engine, struct kvt_real_replica *replica
         return; /* it could not be saved, and that has been said */
     int32_t pages = op->pages < saved->pages ? op->pages : saved->pages;
     for (int32_t i = 0; i < pages; i++) {
-        int32_t to = plan->op_pages[op->at + i];
+        int32_t to = kvt_pool_page(plan->op_pages[op->at + i]);
         for (int32_t l = 0; l < replica->pool.layers; l++)
-            replica->device.ops->copy(&replica->device, page_of(replica, l, to),
+            replica->device.ops->copy(&replica->device, kvt_pool_at(&replica->pool, l, to),
                                       saved->bytes + ((size_t)i * layers + (size_t)l) * page, page);
-        set_tag(replica, kvt_pool_page(to), NULL, &plan->op_tags[op->at + i]);
+        set_tag(replica, to, NULL, &plan->op_tags[op->at + i]);
     }
     engine->counts.restored_bytes += (int64_t)((size_t)pages * layers * page);
 }
@@ -129,9 +120,9 @@ static void copy_pages(struct kvt_real_replica *source, struct kvt_real_replica 
     size_t bytes = (size_t)source->layout.page_bytes;
     for (int32_t i = 0; i < count; i++) {
         for (int32_t l = 0; l < source->pool.layers; l++)
-            target->device.ops->copy(
-                &target->device, target->pool.layer[l] + (size_t)moves->target[i] * bytes,
-                source->pool.layer[l] + (size_t)moves->source[i] * bytes, bytes);
+            target->device.ops->copy(&target->device,
+                                     kvt_pool_at(&target->pool, l, moves->target[i]),
+                                     kvt_pool_at(&source->pool, l, moves->source[i]), bytes);
         set_tag(target, moves->target[i], NULL, &moves->stamp[i]);
     }
 }
@@ -336,13 +327,6 @@ static double run_once(struct kvt_runtime *engine, struct kvt_real_replica *repl
     return kvt_device_now() - start;
 }
 
-static int32_t switches(void)
-{
-    struct rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
-    return (int32_t)usage.ru_nivcsw;
-}
-
 void kvt_runtime_settle(struct kvt_runtime *engine, int32_t id)
 {
     struct kvt_real_replica *replica = &engine->replicas[id];
@@ -353,7 +337,7 @@ void kvt_runtime_settle(struct kvt_runtime *engine, int32_t id)
 static void take_off(struct kvt_real_replica *replica)
 {
     replica->last = replica->first;
-    replica->first = (replica->first + 1) % PLANS;
+    replica->first = (replica->first + 1) % KVT_PLANS;
     replica->count--;
 }
 
@@ -374,7 +358,7 @@ double kvt_runtime_run(struct kvt_runtime *engine, int32_t id)
         return 0;
     }
     bool check = engine->want.tag_check || replica->guarded;
-    int32_t before = switches();
+    int64_t before = kvt_device_switches();
     double time = 0;
     for (int32_t i = 0; i < engine->want.repeats; i++) {
         record.time[i] = run_once(engine, replica, plan, check, i > 0);
@@ -382,7 +366,7 @@ double kvt_runtime_run(struct kvt_runtime *engine, int32_t id)
         for (int p = 0; p < KVT_PART_COUNT; p++)
             record.part[p] += replica->forward.spent[p] / engine->want.repeats;
     }
-    record.switches = switches() - before;
+    record.switches = (int32_t)(kvt_device_switches() - before);
     engine->counts.steps++;
     engine->counts.rows += replica->rows.rows;
     take_off(replica);
@@ -391,16 +375,10 @@ double kvt_runtime_run(struct kvt_runtime *engine, int32_t id)
     /* What later plans did to pages may happen now: every step before them has run. */
     for (int32_t i = 0; i <= replica->count; i++)
         replica->moved +=
-            carry_out(engine, replica, &replica->planned[(replica->first + i) % PLANS]);
+            carry_out(engine, replica, &replica->planned[(replica->first + i) % KVT_PLANS]);
     if (engine->record != NULL)
         engine->record(engine->context, &record);
     return time + record.moved;
-}
-
-void kvt_runtime_finish(struct kvt_runtime *engine)
-{
-    for (int32_t i = 0; i < engine->replica_count; i++)
-        wait(engine, &engine->replicas[i]);
 }
 
 double kvt_runtime_again(struct kvt_runtime *engine, int32_t id, bool tag_check)

@@ -61,7 +61,7 @@ static void search_stretch(struct search *s, int64_t stretch)
     }
 }
 
-/* Outwards from a block, both sides at a time, until there are enough. */
+/* Outwards from a stretch, both sides at a time, until there are enough. */
 static void search_near(struct search *s, int64_t stretch)
 {
     int64_t stretches = (s->count + KVT_STRETCH_STEPS - 1) / KVT_STRETCH_STEPS;

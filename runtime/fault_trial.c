@@ -72,10 +72,8 @@ static enum kvt_status open_world(struct world *world, struct kvt_config *config
 static void close_world(struct world *world)
 {
     kvt_real_release(&world->real);
-    if (world->runtime.replicas != NULL)
-        kvt_runtime_release(&world->runtime);
-    if (world->simulation.config != NULL)
-        kvt_simulation_release(&world->simulation);
+    kvt_runtime_release(&world->runtime);
+    kvt_simulation_release(&world->simulation);
     free(world->bytes);
     free(world->clean);
 }

@@ -51,7 +51,8 @@ const char *kvt_fault_trial_why_not(const struct kvt_config *config,
                                     enum kvt_fault_variant variant);
 
 /* The trials of config->faults. config may get a smaller memory.pages (kvt_runtime_init).
- * KVT_EINTR. */
+ * KVT_NEGATIVE where a run without a strike is not clean; KVT_EINTR, and what the engines report.
+ * trials is released in any case. */
 enum kvt_status kvt_fault_trials_run(struct kvt_config *config,
                                      const struct kvt_fault_trials_want *want,
                                      struct kvt_fault_trials *trials, struct kvt_err *err);

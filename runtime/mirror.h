@@ -5,8 +5,8 @@
  * kvt_mirror_there turns an address in it into the same place on the device. On a device with host
  * memory both are one block, and sending and fetching do nothing: no copy, no device memory.
  *
- * Sent bytes have been read when kvt_mirror_send returns; fetched bytes are there after the next
- * kvt_device_wait. Memory is taken once: sending and fetching allocate nothing.
+ * Sent bytes have been read when kvt_mirror_send returns; fetched bytes are there after the
+ * device's next wait. Memory is taken once: sending and fetching allocate nothing.
  */
 #ifndef KVT_RUNTIME_MIRROR_H
 #define KVT_RUNTIME_MIRROR_H

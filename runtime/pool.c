@@ -3,8 +3,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "sim/base/assert.h"
-
 static enum kvt_status format_of(const struct kvt_attention *a, enum kvt_kv_dtype kv,
                                  enum kvt_page_format *format, struct kvt_err *err)
 {
@@ -35,25 +33,25 @@ static enum kvt_status format_of(const struct kvt_attention *a, enum kvt_kv_dtyp
 }
 
 enum kvt_status kvt_pool_layout(struct kvt_page_layout *layout, const struct kvt_model *model,
-                                enum kvt_kv_dtype kv, int64_t page_tokens, struct kvt_err *err)
+                                enum kvt_kv_dtype kv, int64_t page_tokens, int32_t tag_bytes,
+                                struct kvt_err *err)
 {
     const struct kvt_attention *a = &model->groups[0].attention;
     enum kvt_page_format format = KVT_PAGE_GQA_BF16;
     KVT_TRY(format_of(a, kv, &format, err));
     if (page_tokens > INT32_MAX)
         page_tokens = INT32_MAX;
-    return kvt_page_layout_init(layout, format, (int32_t)page_tokens, a->kv_heads, a->head_dim, 0,
-                                err);
+    return kvt_page_layout_init(layout, format, (int32_t)page_tokens, a->kv_heads, a->head_dim,
+                                tag_bytes, err);
 }
 
 int64_t kvt_pool_budget(const struct kvt_device *device, const struct kvt_memory *plan,
-                        const struct kvt_memory_want *want, int64_t fresh)
+                        const struct kvt_memory_want *want)
 {
-    int64_t before = device->limit - fresh, weights = device->used - fresh;
-    int64_t tags = plan->ledger[KVT_LEDGER_TAGS];
+    int64_t weights = device->used, tags = plan->ledger[KVT_LEDGER_TAGS];
     if (want->engine == KVT_ENGINE_SGLANG)
-        return (int64_t)((double)before * plan->fraction) - weights - (int64_t)want->reserve_bytes -
-               tags;
+        return (int64_t)((double)device->limit * plan->fraction) - weights -
+               (int64_t)want->reserve_bytes - tags;
     /* vLLM counts from the whole memory and keeps its profiled peak and what torch has besides,
      * which nothing here can measure: they are the ledger's. */
     int64_t kept = (int64_t)ceil(want->gpu->memory_usable * plan->fraction) - plan->weights_bytes -
@@ -65,11 +63,9 @@ int64_t kvt_pool_pages_until_refusal(const struct kvt_device *device,
                                      const struct kvt_page_layout *layout, int32_t layers,
                                      int64_t budget)
 {
-    int64_t page = layout->page_bytes * layers;
-    struct kvt_device within = *device; /* the same use, and no more than the budget beyond it */
-    if (budget < within.limit - within.used)
-        within.limit = within.used + (budget > 0 ? budget : 0);
-    return kvt_device_pieces_until_refusal(&within, page);
+    int64_t room = device->limit - device->used;
+    room = budget < room ? budget : room;
+    return room > 0 ? room / kvt_device_rounded(layout->page_bytes * layers) : 0;
 }
 
 enum kvt_status kvt_pool_init(struct kvt_kv_pool *pool, struct kvt_device *device,

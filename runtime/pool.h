@@ -30,15 +30,16 @@ struct kvt_kv_pool {
     struct kvt_page_tag *tags; /* [pages + 1] device memory */
 };
 
-/* The layout of pages of this model in this dtype, of one GPU. KVT_ECONFIG where the kernels have
- * none (nvfp4, layers that attend differently, an MLA latent that is not 512 + 64). */
+/* The layout of pages of a model that runs (weights.h) in this dtype, of one GPU; tag_bytes as in
+ * kv_page.h. KVT_ECONFIG: no kernel reads the dtype; KVT_ELIMIT: sizes that kernels do not have. */
 enum kvt_status kvt_pool_layout(struct kvt_page_layout *layout, const struct kvt_model *model,
-                                enum kvt_kv_dtype kv, int64_t page_tokens, struct kvt_err *err);
+                                enum kvt_kv_dtype kv, int64_t page_tokens, int32_t tag_bytes,
+                                struct kvt_err *err);
 
-/* Bytes for pages under the engine's rule, with the weights that the device now holds. `fresh` is
- * what was in use before them. */
+/* Bytes for pages under the engine's rule, with the weights that the device now holds, and nothing
+ * else. */
 int64_t kvt_pool_budget(const struct kvt_device *device, const struct kvt_memory *plan,
-                        const struct kvt_memory_want *want, int64_t fresh);
+                        const struct kvt_memory_want *want);
 
 /* Pages of all layers that are granted within budget bytes until the first refusal, the padding
  * page aside. */
@@ -46,7 +47,7 @@ int64_t kvt_pool_pages_until_refusal(const struct kvt_device *device,
                                      const struct kvt_page_layout *layout, int32_t layers,
                                      int64_t budget);
 
-/* Take the memory. */
+/* Take the memory: pages and tags are zero. KVT_ENOMEM. */
 enum kvt_status kvt_pool_init(struct kvt_kv_pool *pool, struct kvt_device *device,
                               const struct kvt_page_layout *layout, int32_t layers, int32_t pages,
                               struct kvt_err *err);
@@ -57,6 +58,12 @@ void kvt_pool_release(struct kvt_kv_pool *pool);
 static inline uint64_t kvt_pool_tag(const struct kvt_pages *pages, int32_t page)
 {
     return ((uint64_t)(uint32_t)(pages->owner[page] + 1) << 32) | pages->generation[page];
+}
+
+/* Where a page in memory has its bytes of one layer. */
+static inline uint8_t *kvt_pool_at(const struct kvt_kv_pool *pool, int32_t layer, int32_t page)
+{
+    return pool->layer[layer] + page * pool->layout.page_bytes;
 }
 
 /* The core's page p, in memory. */

@@ -44,7 +44,7 @@ void kvt_shadow_release(struct kvt_shadow *shadow)
 static uint8_t *page_of(const struct kvt_shadow *shadow, int32_t page, int32_t layer)
 {
     kvt_assert(page >= 0 && page < shadow->pages);
-    return shadow->pool->layer[layer] + (int64_t)page * shadow->pool->layout.page_bytes;
+    return kvt_pool_at(shadow->pool, layer, page);
 }
 
 static void wait(const struct kvt_shadow *shadow)

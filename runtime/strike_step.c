@@ -4,8 +4,6 @@
 
 #include "runtime/strike.h"
 
-#define PLANS (KVT_STEPS_IN_FLIGHT + 1)
-
 /* The rows of a step as the strike left its table. */
 void kvt_real_adjust(void *context, int32_t id, const struct kvt_planned *plan,
                      struct kvt_rows *rows)
@@ -96,7 +94,7 @@ void kvt_real_run_again(struct kvt_real *real, int32_t id)
 void kvt_real_stop_entries(struct kvt_real *real, int32_t id, int32_t r)
 {
     struct kvt_real_replica *replica = kvt_real_replica_of(real, id);
-    for (int i = 0; i < PLANS; i++)
+    for (int i = 0; i < KVT_PLANS; i++)
         for (int32_t e = 0; e < replica->planned[i].entry_count; e++)
             if (replica->planned[i].entries[e].request == r)
                 replica->planned[i].entries[e].stopped = true;

@@ -3,7 +3,7 @@
  *
  * The caller fills begin, page and want (kernels/tag_check.h) in host memory; the check is put into
  * the stream, and its results come back with whatever the step brings back: they may be read after
- * the next kvt_device_wait. Nothing here waits.
+ * the device's next wait. Nothing here waits.
  */
 #ifndef KVT_RUNTIME_TAG_BATCH_H
 #define KVT_RUNTIME_TAG_BATCH_H
