@@ -15,8 +15,8 @@
  *   GQA page     K [kv_head][token][head_dim], V the same, then for FP8
  *                K scales float [kv_head][token], V scales the same
  *   MLA page     [token][bytes of a token]
- *   header       with tag_bytes 16, behind all that: uint64 content generation, uint64 unused; it
- *                travels with the page when the page is sent
+ *   header       with tag_bytes 16, behind all that: uint64 content generation, uint64 that kernels
+ *                leave alone (room for a canary); it travels with a page that is sent
  *
  * page_bytes is rounded up to 64; bytes of rounding are never read. latent and rope are 512 and 64
  * everywhere; scales of MLA_SCALED stand for 128 elements each. Source of the 656 bytes: FlashMLA;

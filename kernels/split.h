@@ -17,6 +17,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define KVT_SPLIT_OVERHEAD 1 /* pages: what starting a piece costs on every backend */
+
 struct kvt_piece {
     int32_t row, unit;             /* unit: kv head, or block of heads */
     int32_t first_page, last_page; /* of the row's list; last_page not included */

@@ -7,7 +7,6 @@
 
 #define ROWS_MOST 256
 #define GQA_HEADS 32
-#define OVERHEAD  1 /* pages: what starting a piece costs (runtime/forward.c) */
 
 struct attention {
     struct kvt_bench_pool pool;
@@ -66,7 +65,7 @@ static void plan(struct attention *x, int32_t rows, int32_t list, bool shared)
     int32_t *row_pages = x->row_pages.host;
     for (int32_t r = 0; r < rows; r++)
         row_pages[r] = shared ? 0 : r * list;
-    kvt_split_plan(&x->split, x->context.host, rows, KVT_BENCH_PAGE_TOKENS, OVERHEAD);
+    kvt_split_plan(&x->split, x->context.host, rows, KVT_BENCH_PAGE_TOKENS, KVT_SPLIT_OVERHEAD);
     kvt_bench_up(memory, &x->context);
     kvt_bench_up(memory, &x->row_pages);
     kvt_bench_up(memory, &x->plan);

@@ -80,9 +80,11 @@ struct kvt_planned;
 struct kvt_planned_op;
 struct kvt_saved;
 
-/* Who changes and follows what runs (strike.h); NULL: nobody. */
+/* Who changes (strike.h) and follows what runs; each NULL: nobody. */
 struct kvt_runtime_hooks {
     void *context;
+    /* A step ran, and what later plans do to its pages is done. */
+    void (*record)(void *context, const struct kvt_step_record *record);
     /* The rows of a step before it runs, to be changed. */
     void (*adjust)(void *context, int32_t replica, const struct kvt_planned *plan,
                    struct kvt_rows *rows);
@@ -133,8 +135,6 @@ struct kvt_runtime {
     struct kvt_found_page *found;  /* owned, [count]: for which nobody has aborted yet */
     int32_t found_count;
     struct kvt_runtime_counts counts;
-    void (*record)(void *context, const struct kvt_step_record *record); /* NULL: none */
-    void *context;
     struct kvt_runtime_hooks hooks;
     struct kvt_err failure; /* the first; later steps do nothing */
 };

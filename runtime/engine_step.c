@@ -376,8 +376,8 @@ double kvt_runtime_run(struct kvt_runtime *engine, int32_t id)
     for (int32_t i = 0; i <= replica->count; i++)
         replica->moved +=
             carry_out(engine, replica, &replica->planned[(replica->first + i) % KVT_PLANS]);
-    if (engine->record != NULL)
-        engine->record(engine->context, &record);
+    if (engine->hooks.record != NULL)
+        engine->hooks.record(engine->hooks.context, &record);
     return time + record.moved;
 }
 

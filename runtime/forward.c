@@ -6,9 +6,8 @@
 
 #include "sim/base/assert.h"
 
-#define EPSILON        1e-6f
-#define ROPE_BASE      10000.0
-#define PIECE_OVERHEAD 1 /* pages: what starting a piece of attention costs */
+#define EPSILON   1e-6f
+#define ROPE_BASE 10000.0
 
 #define X(name, text, factor) KVT_FACTOR_##factor,
 const enum kvt_factor kvt_part_factors[KVT_PART_COUNT] = {KVT_PARTS(X)};
@@ -446,7 +445,8 @@ static void begin(struct kvt_forward *f, struct kvt_rows *rows, struct kvt_rows 
     f->failure = (struct kvt_err){0};
     if (!f->device->ops->host_memory)
         f->device->ops->mark(f->device, f->marks++);
-    kvt_split_plan(split, rows->context, rows->rows, f->pool->layout.page_tokens, PIECE_OVERHEAD);
+    kvt_split_plan(split, rows->context, rows->rows, f->pool->layout.page_tokens,
+                   KVT_SPLIT_OVERHEAD);
     kvt_mirror_send(memory, split->pieces, (size_t)split->piece_count * sizeof *split->pieces);
     kvt_mirror_send(memory, split->merges, (size_t)split->merge_count * sizeof *split->merges);
     kvt_mirror_send(memory, split->worker_piece,

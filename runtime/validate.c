@@ -193,12 +193,11 @@ static enum kvt_status replay(struct work *w, struct kvt_err *err)
     say(w, "replaying the schedule on real memory, each step twice");
     w->runtime.want.repeats = 2;
     w->runtime.want.tag_check = false;
-    w->runtime.record = record_step;
-    w->runtime.context = w;
+    w->runtime.hooks = (struct kvt_runtime_hooks){.context = w, .record = record_step};
     enum kvt_status status =
         kvt_replay_run(&v->replay, &w->order, &simulation->des.spec, &simulation->trace,
                        &w->runtime, w->config->run.seed, w->want->stop, err);
-    w->runtime.record = NULL;
+    w->runtime.hooks = (struct kvt_runtime_hooks){0};
     v->tokens_again = w->runtime.counts.again;
     v->tokens_changed = w->runtime.counts.changed;
     v->calls = w->order.call_count;
@@ -271,8 +270,7 @@ static enum kvt_status run_freely(struct work *w, struct kvt_err *err)
     say(w, "running freely");
     w->runtime.want.repeats = 1;
     w->runtime.want.tag_check = w->checked_steps = true;
-    w->runtime.record = repeat_step;
-    w->runtime.context = w;
+    w->runtime.hooks = (struct kvt_runtime_hooks){.context = w, .record = repeat_step};
     v->drive->runtime = &w->runtime;
     v->drive->order = &w->run_order;
     v->drive->stop = w->want->stop;
@@ -281,7 +279,7 @@ static enum kvt_status run_freely(struct work *w, struct kvt_err *err)
     KVT_TRY(kvt_drive_begin(v->drive, w->config, err));
     enum kvt_status ran = kvt_drive_run(v->drive, err);
     v->drive->runtime = NULL; /* it does not outlive this call */
-    w->runtime.record = NULL;
+    w->runtime.hooks = (struct kvt_runtime_hooks){0};
     v->tag_check.pages_checked = w->runtime.counts.checks;
     v->tag_check.failures = w->runtime.counts.failures;
     v->tokens_again += w->runtime.counts.again;

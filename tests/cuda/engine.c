@@ -142,8 +142,7 @@ static bool run_world(struct world *world, const char *text, enum kvt_backend ba
                              &err)) ||
         !OK(kvt_runtime_init(&world->runtime, &world->config, &want, &err)))
         return false;
-    world->runtime.record = keep_step;
-    world->runtime.context = world;
+    world->runtime.hooks = (struct kvt_runtime_hooks){.context = world, .record = keep_step};
     world->drive.runtime = &world->runtime;
     world->drive.time = fixed_time;
     return OK(kvt_drive_begin(&world->drive, &world->config, &err)) &&
