@@ -85,15 +85,21 @@ static enum kvt_status read_table(struct kvt_table *table, const char *path, str
 
 /* ---- the fit ---- */
 
+enum pass { BASE, LONGER, FITTED, PASSES };
+
+struct study_row {
+    struct kvt_server_run run[PASSES];
+    bool wanted; /* in the present pass */
+    struct kvt_config_residual residual;
+    int32_t group, model; /* the first row of the same */
+};
+
 struct study {
     const struct kvt_table *table;
     bool guess;
-    int32_t resamples;                             /* of the pass that is printed */
-    struct kvt_server_run *base, *longer, *fitted; /* [row_count] */
-    bool *wanted;                                  /* [row_count]: rows of the present pass */
-    struct kvt_config_residual *residuals;         /* [row_count] */
-    int32_t *group, *model;                        /* [row_count]: the first row of the same */
-    struct kvt_fit_point *points, *scratch;        /* [2 * row_count] */
+    int32_t resamples;                      /* of the pass that is printed */
+    struct study_row *rows;                 /* owned; [row_count] */
+    struct kvt_fit_point *points, *scratch; /* owned; [2 * row_count] */
     int32_t point_count;
 };
 
@@ -102,52 +108,39 @@ static enum kvt_status study_init(struct study *s, const struct kvt_table *table
 {
     size_t rows = (size_t)table->row_count + 1;
     *s = (struct study){.table = table, .guess = guess, .resamples = resamples};
-    s->base = calloc(rows, sizeof *s->base);
-    s->longer = calloc(rows, sizeof *s->longer);
-    s->fitted = calloc(rows, sizeof *s->fitted);
-    s->wanted = calloc(rows, sizeof *s->wanted);
-    s->residuals = calloc(rows, sizeof *s->residuals);
-    s->group = calloc(rows, sizeof *s->group);
-    s->model = calloc(rows, sizeof *s->model);
+    s->rows = calloc(rows, sizeof *s->rows);
     s->points = calloc(2 * rows, sizeof *s->points);
     s->scratch = calloc(2 * rows, sizeof *s->scratch);
-    if (s->base != NULL && s->longer != NULL && s->fitted != NULL && s->wanted != NULL &&
-        s->residuals != NULL && s->group != NULL && s->model != NULL && s->points != NULL &&
-        s->scratch != NULL)
+    if (s->rows != NULL && s->points != NULL && s->scratch != NULL)
         return KVT_OK;
     return kvt_err_set(err, KVT_ENOMEM, "no memory for the result");
 }
 
 static void study_free(struct study *s)
 {
-    free(s->base);
-    free(s->longer);
-    free(s->fitted);
-    free(s->wanted);
-    free(s->residuals);
-    free(s->group);
-    free(s->model);
+    free(s->rows);
     free(s->points);
     free(s->scratch);
 }
 
 /* Run the wanted rows; the first that ends the command gives the status. */
-static enum kvt_status run_rows(const struct study *s, struct kvt_server_run runs[],
-                                int32_t resamples, struct kvt_err *err)
+static enum kvt_status run_rows(const struct study *s, enum pass pass, int32_t resamples,
+                                struct kvt_err *err)
 {
     int32_t rows = s->table->row_count;
 #pragma omp parallel for schedule(dynamic, 4)
     for (int32_t i = 0; i < rows; i++) {
         struct kvt_server_how how = {
-            .guess = s->guess, .resamples = resamples, .residual = s->residuals[i]};
-        if (s->wanted[i])
-            kvt_server_run(s->table, i, &how, &runs[i]);
+            .guess = s->guess, .resamples = resamples, .residual = s->rows[i].residual};
+        if (s->rows[i].wanted)
+            kvt_server_run(s->table, i, &how, &s->rows[i].run[pass]);
     }
     for (int32_t i = 0; i < rows; i++) {
-        if (!s->wanted[i] || runs[i].status == KVT_OK)
+        const struct kvt_server_run *run = &s->rows[i].run[pass];
+        if (!s->rows[i].wanted || run->status == KVT_OK)
             continue;
-        *err = runs[i].err;
-        return runs[i].status;
+        *err = run->err;
+        return run->status;
     }
     return KVT_OK;
 }
@@ -156,17 +149,17 @@ static enum kvt_status run_rows(const struct study *s, struct kvt_server_run run
 static void name_groups(struct study *s)
 {
     for (int32_t i = 0; i < s->table->row_count; i++) {
-        const struct kvt_server_run *run = &s->base[i];
-        s->group[i] = s->model[i] = i;
+        const struct kvt_server_run *run = &s->rows[i].run[BASE];
+        s->rows[i].group = s->rows[i].model = i;
         for (int32_t k = 0; k < i && run->supported; k++) {
-            const struct kvt_server_run *before = &s->base[k];
+            const struct kvt_server_run *before = &s->rows[k].run[BASE];
             if (!before->supported)
                 continue;
-            if (s->group[i] == i && strcmp(run->engine, before->engine) == 0 &&
+            if (s->rows[i].group == i && strcmp(run->engine, before->engine) == 0 &&
                 strcmp(run->gpu, before->gpu) == 0)
-                s->group[i] = k;
-            if (s->model[i] == i && strcmp(run->model, before->model) == 0)
-                s->model[i] = k;
+                s->rows[i].group = k;
+            if (s->rows[i].model == i && strcmp(run->model, before->model) == 0)
+                s->rows[i].model = k;
         }
     }
 }
@@ -181,8 +174,8 @@ static void add_point(struct study *s, int32_t row, double base, double longer, 
 {
     if (isnan(observed) || isnan(base) || isnan(longer))
         return;
-    s->points[s->point_count++] = (struct kvt_fit_point){.group = s->group[row],
-                                                         .model = s->model[row],
+    s->points[s->point_count++] = (struct kvt_fit_point){.group = s->rows[row].group,
+                                                         .model = s->rows[row].model,
                                                          .base = base,
                                                          .slope = (longer - base) / PROBE_LAYER,
                                                          .observed = observed};
@@ -193,9 +186,10 @@ static void layer_points(struct study *s)
 {
     s->point_count = 0;
     for (int32_t i = 0; i < s->table->row_count; i++) {
-        if (!s->wanted[i])
+        if (!s->rows[i].wanted)
             continue;
-        const double *base = s->base[i].predicted, *longer = s->longer[i].predicted;
+        const double *base = s->rows[i].run[BASE].predicted,
+                     *longer = s->rows[i].run[LONGER].predicted;
         add_point(s, i, base[KVT_SERVER_TPOT_MS], longer[KVT_SERVER_TPOT_MS],
                   observed_of(s, i, KVT_SERVER_TPOT_MS));
         add_point(s, i, 1 / base[KVT_SERVER_OUT_TOK_S], 1 / longer[KVT_SERVER_OUT_TOK_S],
@@ -208,10 +202,10 @@ static void request_points(struct study *s, double layer)
 {
     s->point_count = 0;
     for (int32_t i = 0; i < s->table->row_count; i++) {
-        if (!s->wanted[i])
+        if (!s->rows[i].wanted)
             continue;
-        double base = s->base[i].predicted[KVT_SERVER_TTFT_MS];
-        double longer = s->longer[i].predicted[KVT_SERVER_TTFT_MS];
+        double base = s->rows[i].run[BASE].predicted[KVT_SERVER_TTFT_MS];
+        double longer = s->rows[i].run[LONGER].predicted[KVT_SERVER_TTFT_MS];
         base += (longer - base) / PROBE_LAYER * layer;
         add_point(s, i, base, base + 1e3 * PROBE_LAYER, observed_of(s, i, KVT_SERVER_TTFT_MS));
     }
@@ -221,10 +215,10 @@ static void request_points(struct study *s, double layer)
 static struct kvt_fitted_constants fit_one(struct study *s, int32_t group, int32_t model)
 {
     struct kvt_fitted_constants fit = {.layer = (double)NAN, .request = (double)NAN};
-    snprintf(fit.engine, sizeof fit.engine, "%s", s->base[group].engine);
-    snprintf(fit.gpu, sizeof fit.gpu, "%s", s->base[group].gpu);
+    snprintf(fit.engine, sizeof fit.engine, "%s", s->rows[group].run[BASE].engine);
+    snprintf(fit.gpu, sizeof fit.gpu, "%s", s->rows[group].run[BASE].gpu);
     if (model != KVT_FIT_NONE)
-        snprintf(fit.left_out, sizeof fit.left_out, "%s", s->base[model].model);
+        snprintf(fit.left_out, sizeof fit.left_out, "%s", s->rows[model].run[BASE].model);
     layer_points(s);
     struct kvt_fit_value layer =
         kvt_fit_left_out(s->points, s->point_count, group, model, s->scratch);
@@ -241,9 +235,10 @@ static struct kvt_fitted_constants fit_one(struct study *s, int32_t group, int32
 static bool is_first(const struct study *s, int32_t row)
 {
     for (int32_t i = 0; i < row; i++)
-        if (s->base[i].supported && s->group[i] == s->group[row] && s->model[i] == s->model[row])
+        if (s->rows[i].run[BASE].supported && s->rows[i].group == s->rows[row].group &&
+            s->rows[i].model == s->rows[row].model)
             return false;
-    return s->base[row].supported;
+    return s->rows[row].run[BASE].supported;
 }
 
 /* Two constants for each engine, GPU and model, from the other models; and from all of them. */
@@ -254,19 +249,19 @@ static enum kvt_status fit_all(struct study *s, struct kvt_reproduced_list *list
     for (int32_t i = 0; i < rows; i++) {
         if (!is_first(s, i))
             continue;
-        for (int all = s->group[i] == i; all >= 0; all--) {
+        for (int all = s->rows[i].group == i; all >= 0; all--) {
             struct kvt_fitted_constants fit =
-                fit_one(s, s->group[i], all ? KVT_FIT_NONE : s->model[i]);
+                fit_one(s, s->rows[i].group, all ? KVT_FIT_NONE : s->rows[i].model);
             struct kvt_fitted_constants *out = kvt_reproduced_add_constants(list);
             if (out == NULL)
                 return kvt_err_set(err, KVT_ENOMEM, "no memory for the result");
             *out = fit;
             for (int32_t k = i; k < rows && !all; k++) {
-                if (!s->base[k].supported || s->group[k] != s->group[i] ||
-                    s->model[k] != s->model[i])
+                if (!s->rows[k].run[BASE].supported || s->rows[k].group != s->rows[i].group ||
+                    s->rows[k].model != s->rows[i].model)
                     continue;
-                s->residuals[k].layer = isnan(fit.layer) ? 0 : fit.layer;
-                s->residuals[k].request = isnan(fit.request) ? 0 : fit.request;
+                s->rows[k].residual.layer = isnan(fit.layer) ? 0 : fit.layer;
+                s->rows[k].residual.request = isnan(fit.request) ? 0 : fit.request;
             }
         }
     }
@@ -281,22 +276,22 @@ static enum kvt_status fit_rows(struct study *s, struct kvt_reproduced_list *lis
     name_groups(s);
     for (int32_t i = 0; i < rows; i++) {
         const struct kvt_server_row row = {.table = s->table, .index = i};
-        s->wanted[i] = s->base[i].supported && is_reliable(&row);
-        s->residuals[i].layer = PROBE_LAYER;
+        s->rows[i].wanted = s->rows[i].run[BASE].supported && is_reliable(&row);
+        s->rows[i].residual.layer = PROBE_LAYER;
     }
-    KVT_TRY(run_rows(s, s->longer, 0, err));
+    KVT_TRY(run_rows(s, LONGER, 0, err));
     for (int32_t i = 0; i < rows; i++)
-        s->residuals[i] = (struct kvt_config_residual){0};
+        s->rows[i].residual = (struct kvt_config_residual){0};
     KVT_TRY(fit_all(s, list, err));
     for (int32_t i = 0; i < rows; i++) {
-        const struct kvt_config_residual *r = &s->residuals[i];
+        const struct kvt_config_residual *r = &s->rows[i].residual;
         bool moves = fabs(r->layer) > 0 || fabs(r->request) > 0;
-        s->wanted[i] = s->base[i].supported && (moves || s->resamples > 0);
-        s->fitted[i] = s->base[i];
-        if (s->wanted[i])
-            s->fitted[i] = (struct kvt_server_run){0};
+        s->rows[i].wanted = s->rows[i].run[BASE].supported && (moves || s->resamples > 0);
+        s->rows[i].run[FITTED] = s->rows[i].run[BASE];
+        if (s->rows[i].wanted)
+            s->rows[i].run[FITTED] = (struct kvt_server_run){0};
     }
-    return run_rows(s, s->fitted, s->resamples, err);
+    return run_rows(s, FITTED, s->resamples, err);
 }
 
 enum kvt_status kvt_reproduce_servers(const char *path, bool guess, bool fit, int32_t resamples,
@@ -307,14 +302,15 @@ enum kvt_status kvt_reproduce_servers(const char *path, bool guess, bool fit, in
     KVT_TRY(read_table(&table, path, err));
     enum kvt_status status = study_init(&s, &table, guess, resamples, err);
     for (int32_t i = 0; i < table.row_count && status == KVT_OK; i++)
-        s.wanted[i] = true;
+        s.rows[i].wanted = true;
     if (status == KVT_OK)
-        status = run_rows(&s, s.base, fit ? 0 : resamples, err);
+        status = run_rows(&s, BASE, fit ? 0 : resamples, err);
     if (status == KVT_OK && fit)
         status = fit_rows(&s, list, err);
     list->fitted = fit;
     for (int32_t i = 0; i < table.row_count && status == KVT_OK; i++)
-        status = add(list, &table, i, fit ? &s.fitted[i] : &s.base[i], &s.base[i], err);
+        status =
+            add(list, &table, i, &s.rows[i].run[fit ? FITTED : BASE], &s.rows[i].run[BASE], err);
     study_free(&s);
     kvt_table_free(&table);
     return status;
