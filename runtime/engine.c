@@ -73,11 +73,13 @@ static enum kvt_status open_replica(struct kvt_runtime *engine, struct kvt_confi
     replica->role = role;
     replica->guarded = guard->on[KVT_GUARD_TAG_SIDE] && guard->check == KVT_CHECK_BEFORE_READ;
     KVT_TRY(kvt_device_open(&replica->device, engine->want.backend, memory->before_bytes, err));
-    enum kvt_status status =
-        kvt_weights_load(&replica->weights, &replica->device, &plan->model, config->run.seed, &why);
+    enum kvt_status status = kvt_weights_check(&plan->model, &why);
     if (status == KVT_OK)
         status = kvt_pool_layout(&replica->layout, &plan->model, memory->kv, memory->page_tokens,
                                  engine->want.page_header ? 16 : 0, &why);
+    if (status == KVT_OK) /* last: it takes long */
+        status = kvt_weights_load(&replica->weights, &replica->device, &plan->model,
+                                  config->run.seed, &why);
     if (status != KVT_OK)
         return kvt_err_at(err, status, config->roles[role].where, "%s: %s", kvt_role_names[role],
                           why.text);

@@ -104,7 +104,7 @@ static bool fused_alike(const struct kvt_layer_group *group)
     return dtype[a->q_lora > 0 ? KVT_MATRIX_Q_A : KVT_MATRIX_Q] == dtype[KVT_MATRIX_KV_A];
 }
 
-static enum kvt_status supports(const struct kvt_model *model, struct kvt_err *err)
+enum kvt_status kvt_weights_check(const struct kvt_model *model, struct kvt_err *err)
 {
     if (model->vision_params > 0)
         return kvt_err_set(err, KVT_ECONFIG, "model %s: the runtime does not run vision towers",
@@ -370,7 +370,7 @@ enum kvt_status kvt_weights_load(struct kvt_model_weights *weights, struct kvt_d
                                  const struct kvt_model *model, uint64_t seed, struct kvt_err *err)
 {
     *weights = (struct kvt_model_weights){.device = device, .model = model};
-    KVT_TRY(supports(model, err));
+    KVT_TRY(kvt_weights_check(model, err));
     int64_t before = device->used;
     struct loader loader = {.weights = weights, .err = err, .seed = seed, .next = 1};
     enum kvt_status status = KVT_OK;

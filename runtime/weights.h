@@ -54,8 +54,12 @@ struct kvt_model_weights {
     int64_t bytes;                    /* taken of the device */
 };
 
-/* Draw, pack and load. KVT_ECONFIG says what of the model cannot be run on one GPU, KVT_ENOMEM when
- * the device or the host has no room. About 1 s per GB. */
+/* KVT_ECONFIG says what of the model cannot be run on one GPU. Draws nothing. */
+enum kvt_status kvt_weights_check(const struct kvt_model *model, struct kvt_err *err);
+
+/* Check, draw, pack and load. KVT_ELIMIT for a matrix that the kernels do not multiply, KVT_ENOMEM
+ * when the device or the host has no room, KVT_EDEVICE; weights may be released then. About 1 s per
+ * GB. */
 enum kvt_status kvt_weights_load(struct kvt_model_weights *weights, struct kvt_device *device,
                                  const struct kvt_model *model, uint64_t seed, struct kvt_err *err);
 void kvt_weights_release(struct kvt_model_weights *weights);
