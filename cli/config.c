@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "cli/cli.h"
+#include "sim/plan/role_memory.h"
 
 void kvt_cli_say_rates(const struct kvt_cli *cli, const struct kvt_config *config)
 {
@@ -20,6 +21,11 @@ enum kvt_status kvt_cli_config(const struct kvt_cli *cli, const char *path,
 {
     *done = false;
     KVT_TRY(kvt_config_load(config, path, cli->sets, cli->set_count, err));
+    enum kvt_status status = kvt_config_check_gpu_names(config, err);
+    if (status != KVT_OK) {
+        kvt_config_release(config);
+        return status;
+    }
     if (!cli->print_config)
         return KVT_OK;
     char *text = kvt_config_print(config);

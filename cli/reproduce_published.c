@@ -132,8 +132,8 @@ static enum kvt_status add_file(const char *path, int32_t resamples,
     if (dot != NULL)
         *dot = '\0';
     KVT_TRY(kvt_config_load(&config, path, NULL, 0, err));
-    enum kvt_status status = KVT_OK;
-    if (config.published.count == 0)
+    enum kvt_status status = kvt_config_check_gpu_names(&config, err);
+    if (status == KVT_OK && config.published.count == 0)
         status = kvt_err_at(err, KVT_ECONFIG, (struct kvt_where){.file = path},
                             "want a section `published`, got none");
     for (int32_t i = 0; i < config.published.count && status == KVT_OK; i++)

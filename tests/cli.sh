@@ -232,6 +232,18 @@ run "a price under another spelling" 0 simulate $config --set 'cost={H200: 1 USD
 out_has "Cost (USD/h):                                                16.00"
 run "no price for this GPU" 0 simulate $config --set 'cost={h100: 1 USD/h}'
 err_has "warning: cost has no price for h200-sxm"
+run "a price of what is no GPU" 3 simulate $config --set 'cost.h2000-sxm=3 USD/h'
+err_has 'kvtwin: --set cost.h2000-sxm=3 USD/h: cost.h2000-sxm: want the name of a GPU of the fleet, or of a shipped one; did you mean "h200-sxm"?'
+run "a calibration of what is no GPU" 3 config check $config --set calibration.nosuch=/x
+err_has "calibration.nosuch: want the name of a GPU of the fleet, or of a shipped one"
+run "a calibration that is not there, of a GPU beside the fleet" 4 config check $config --set calibration.l4=/x
+err_has "calibration.l4: there is no calibration /x"
+printf 'name: mine\nmemory-visible: 80 GiB\n' >"$work/mine.yaml"
+for gpu in "$work/mine.yaml" '{name: mine, memory: 80 GiB}' "{choices: [t4, $work/mine.yaml]}"; do
+    run "a price of an own GPU, $gpu" 0 config check $config --set "fleet.decode.gpu=$gpu" --set 'cost.mine=1 USD/h' \
+        --set 'cost.t4=1 USD/h'
+    run "another price, $gpu" 3 config check $config --set "fleet.decode.gpu=$gpu" --set 'cost.nosuch=1 USD/h'
+done
 run "more GPUs than there are numbers" 6 simulate $config --set fleet.decode.replicas=100000 \
     --set 'fleet.decode.parallel={tp: 1024, dp: 1024, ep: 128, pp: 61}'
 err_has "GPUs in all"

@@ -110,6 +110,20 @@ static size_t board_bytes(const char *name)
     return bytes > 4 && strcmp(name + bytes - 4, "-sxm") == 0 ? bytes - 4 : bytes;
 }
 
+/* The file that is meant by a shipped name, or by a path. */
+static const char *named_path(const char *name_or_path, char path[PATH_BYTES])
+{
+    if (strchr(name_or_path, '/') != NULL || kvt_text_ends(name_or_path, ".yaml"))
+        return name_or_path;
+    return shipped_path(name_or_path, strlen(name_or_path), "", path);
+}
+
+bool kvt_calibration_is_there(const char *name_or_path)
+{
+    char path[PATH_BYTES];
+    return access(named_path(name_or_path, path), F_OK) == 0;
+}
+
 bool kvt_calibration_is_shipped(const struct kvt_gpu *gpu, const char *stack)
 {
     char path[PATH_BYTES];
@@ -121,16 +135,14 @@ enum kvt_status kvt_calibration_load(struct kvt_calibration *calibration, const 
                                      struct kvt_err *err)
 {
     char shipped[PATH_BYTES];
-    const char *path = name_or_path;
     struct kvt_text text;
     if (gpu->bandwidth <= 0.0)
         return kvt_err_set(
             err, KVT_ECONFIG,
             "GPU \"%s\" is known by its memory only: it has no rates to simulate with", gpu->name);
-    if (name_or_path == NULL)
-        path = shipped_path(gpu->name, board_bytes(gpu->name), stack, shipped);
-    else if (strchr(name_or_path, '/') == NULL && !kvt_text_ends(name_or_path, ".yaml"))
-        path = shipped_path(name_or_path, strlen(name_or_path), "", shipped);
+    const char *path = name_or_path != NULL
+                           ? named_path(name_or_path, shipped)
+                           : shipped_path(gpu->name, board_bytes(gpu->name), stack, shipped);
     if (name_or_path == NULL && access(path, F_OK) != 0)
         return calibration_guess(calibration, gpu, stack, talk, err);
     enum kvt_status status = kvt_text_read(path, CALIBRATION_BYTES_MAX, &text, err);

@@ -75,6 +75,9 @@ enum kvt_status kvt_calibration_parse(struct kvt_calibration *calibration, const
 /* Whether one is shipped for this GPU and stack, so that NULL would not guess. */
 bool kvt_calibration_is_shipped(const struct kvt_gpu *gpu, const char *stack);
 
+/* Whether the file of a name or path as kvt_calibration_load takes it is there. */
+bool kvt_calibration_is_there(const char *name_or_path);
+
 void kvt_calibration_release(struct kvt_calibration *calibration);
 
 /* A view of the same laws whose times are wrong by errors, and which warns of nothing. It owns

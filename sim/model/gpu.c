@@ -9,7 +9,6 @@
 
 #include "sim/base/arena.h"
 #include "sim/base/file.h"
-#include "sim/base/spelling.h"
 #include "sim/base/units.h"
 #include "sim/base/yaml.h"
 
@@ -247,6 +246,15 @@ static enum kvt_status find(struct kvt_gpu *gpu, const char *name, double nomina
     for (int32_t i = 0; i < count; i++)
         free(files[i]);
     return status;
+}
+
+enum kvt_status kvt_gpu_find(const char *name, bool *found, char hint[KVT_HINT_BYTES],
+                             struct kvt_err *err)
+{
+    struct kvt_gpu gpu;
+    hint[0] = '\0';
+    KVT_TRY(find_file(&gpu, name, found, err));
+    return *found ? KVT_OK : find(&gpu, name, -1, found, hint, err);
 }
 
 /* Another size on the same card keeps what the driver and a process take. */

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "sim/base/spelling.h"
 #include "sim/base/status.h"
 
 struct kvt_gpu {
@@ -41,6 +42,11 @@ enum kvt_status kvt_gpu_load(struct kvt_gpu *gpu, const char *name_or_path, doub
  * one by memory size when the name is not known or no such GPU has about that much memory. */
 enum kvt_status kvt_gpu_known(struct kvt_gpu *gpu, const char *name, double nominal,
                               struct kvt_err *err);
+
+/* Whether a shipped GPU has that name or alias. When none has, hint ends the message about it (""
+ * when none is near). Reads every shipped file, but where one is called just so. */
+enum kvt_status kvt_gpu_find(const char *name, bool *found, char hint[KVT_HINT_BYTES],
+                             struct kvt_err *err);
 
 /* Whether name is the GPU's own or one of its aliases, in any spelling: "H200 SXM" of h200-sxm. */
 bool kvt_gpu_is_named(const struct kvt_gpu *gpu, const char *name);

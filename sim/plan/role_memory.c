@@ -2,6 +2,10 @@
 
 #include <string.h>
 
+#include "sim/base/spelling.h"
+#include "sim/base/yaml.h"
+#include "sim/cost/calibration.h"
+
 /* A failure of a part of the config, at the place that named it. */
 static enum kvt_status at(struct kvt_err *err, struct kvt_where where, const struct kvt_err *why)
 {
@@ -30,6 +34,71 @@ static enum kvt_status load_gpu(const struct kvt_config_role *role, struct kvt_g
         return KVT_OK;
     return at(err, source->where, &why);
 }
+
+/* ---- GPUs by name ---- */
+
+/* Whether a choice of a domain of the fleet is a GPU of that name; one that only a role can load (a
+ * map, a path from the config's folder) may be. */
+static bool domain_has(const struct kvt_config_domain *domain, const char *key)
+{
+    struct kvt_gpu gpu;
+    bool is_fleet = strncmp(domain->path, "fleet", 5) == 0;
+    const char *role = is_fleet ? strchr(domain->path, '.') : NULL;
+    const char *below = role != NULL ? strchr(role + 1, '.') : NULL;
+    if (!is_fleet || (below != NULL && strncmp(below, ".gpu", 4) != 0))
+        return false;
+    bool has = below == NULL; /* a whole role */
+    for (int32_t i = 0; i < domain->count && !has; i++)
+        has =
+            kvt_gpu_load(&gpu, domain->texts[i], -1, NULL) != KVT_OK || kvt_gpu_is_named(&gpu, key);
+    return has;
+}
+
+/* Whether a GPU of the fleet has, or may have, that name; hint is of the nearest. */
+static bool fleet_has(const struct kvt_config *config, const char *key, char hint[KVT_HINT_BYTES])
+{
+    struct kvt_gpu gpu;
+    bool has = false;
+    for (int role = 0; role < KVT_ROLE_COUNT && !has; role++) {
+        if (!config->roles[role].present)
+            continue;
+        const char *name = gpu.name;
+        has = load_gpu(&config->roles[role], &gpu, NULL) != KVT_OK || kvt_gpu_is_named(&gpu, key);
+        if (!has && hint[0] == '\0')
+            kvt_nearest_hint(key, &name, 1, hint);
+    }
+    for (int32_t i = 0; i < config->domains && !has; i++)
+        has = domain_has(kvt_config_domain(config, i), key);
+    return has;
+}
+
+static enum kvt_status check_names(const struct kvt_config *config,
+                                   const struct kvt_config_named *named, const char *section,
+                                   struct kvt_err *err)
+{
+    for (int32_t i = 0; i < named->count; i++) {
+        char hint[KVT_HINT_BYTES], near[KVT_HINT_BYTES] = "", quote[KVT_QUOTE_BYTES];
+        bool found;
+        KVT_TRY(kvt_gpu_find(named->key[i], &found, hint, err));
+        if (!found && !fleet_has(config, named->key[i], near))
+            return kvt_err_at(err, KVT_ECONFIG, named->where[i],
+                              "%s.%s: want the name of a GPU of the fleet, or of a shipped one%s",
+                              section, kvt_yaml_quote(named->key[i], quote),
+                              near[0] != '\0' ? near : hint);
+        if (named->text[i] != NULL && !kvt_calibration_is_there(named->text[i]))
+            return kvt_err_at(err, KVT_EIO, named->where[i], "%s.%s: there is no calibration %s",
+                              section, kvt_yaml_quote(named->key[i], quote), named->text[i]);
+    }
+    return KVT_OK;
+}
+
+enum kvt_status kvt_config_check_gpu_names(const struct kvt_config *config, struct kvt_err *err)
+{
+    KVT_TRY(check_names(config, &config->cost, "cost", err));
+    return check_names(config, &config->calibration, "calibration", err);
+}
+
+/* ---- a role ---- */
 
 /* Bytes that guards keep beside the cache. A side tag has the tag, a generation of 8 bytes and a
  * transfer tag of 4 per page, and 24 bytes per expected page in two name spaces. */

@@ -24,6 +24,11 @@ struct kvt_role_memory {
 enum kvt_status kvt_config_load_model(const struct kvt_config *config, struct kvt_model *model,
                                       FILE *talk, struct kvt_err *err);
 
+/* KVT_ECONFIG for a key of `cost` or `calibration` that is the name neither of a GPU of the fleet,
+ * its domains included, nor of a shipped one; KVT_EIO for a calibration that is not there. A GPU of
+ * the fleet that cannot be loaded is left to whoever loads it. */
+enum kvt_status kvt_config_check_gpu_names(const struct kvt_config *config, struct kvt_err *err);
+
 /* Load model and GPU and plan the memory of a role that is present. plan must not move after. */
 enum kvt_status kvt_role_memory_plan(const struct kvt_config *config, enum kvt_role role,
                                      struct kvt_role_memory *plan, FILE *talk, struct kvt_err *err);
