@@ -161,7 +161,7 @@ def part_clock(world):
     """Where the clock is read: validation and measuring."""
     cases = [Case("validate", "validate tests/runtime/validate-tiny.yaml --short -q --format json", [])]
     if world.full:
-        cases.append(Case("bench", "bench --quick --family tag_check --format json -o $/own.csv", None))
+        cases.append(Case("bench", "bench --quick --family tag-check --format json -o $/own.csv", None))
     for case in cases:
         codes = {}
         for seed in range(1, 1 + (12 if world.full else 1)):
