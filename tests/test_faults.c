@@ -351,6 +351,35 @@ static void a_crash_takes_any_number_of_requests(void)
     kvt_config_release(&config);
 }
 
+/* At 5 s all 40 requests decode, and nothing waits or is on its way. */
+static void a_prefill_replica_takes_nobody_who_has_left_it(void)
+{
+    static const char text[] =
+        "model: llama-3.1-8b\n"
+        "fleet:\n  prefill: {gpu: h100-sxm, replicas: 2}\n  decode: {gpu: h100-sxm}\n"
+        "workload:\n"
+        "  closed: {concurrency: 40, requests: 40, input: {fixed: 64}, output: {fixed: 4000}}\n"
+        "faults:\n"
+        "  plan: [{fault: node-fault, variant: crash, at: 5 s, replica: 0, delay: 1 s}]\n";
+    static struct kvt_config config;
+    static struct kvt_strike strikes[KVT_STRIKES_MAX];
+    static struct kvt_fault_result results[KVT_STRIKES_MAX];
+    struct kvt_campaign_options how = {.threads = 1};
+    struct kvt_err err = {0};
+    for (int32_t replica = 0; replica < 3; replica++) {
+        char set[120];
+        int32_t count = 0;
+        snprintf(set, sizeof set,
+                 "faults.plan=[{fault: node-fault, variant: crash, at: 5 s, replica: %d}]",
+                 replica);
+        if (!load(&config, text, set, NULL))
+            return;
+        CHECK_OK(kvt_fault_run(&config, &how, strikes, results, &count, &err), err);
+        CHECK_I64(results[0].lost, replica == 2 ? 40 : 0, "the last is the decode replica");
+        kvt_config_release(&config);
+    }
+}
+
 static void a_clean_soak_aborts_nobody(void)
 {
     struct kvt_strike never = {.time = KVT_NEVER};
@@ -450,6 +479,8 @@ const struct check_test check_faults[] = {
     {"a step writes on where a prompt comes faster", a_step_writes_on_where_a_prompt_comes_faster,
      false},
     {"a crash takes any number of requests", a_crash_takes_any_number_of_requests, false},
+    {"a prefill replica takes nobody who has left it",
+     a_prefill_replica_takes_nobody_who_has_left_it, false},
     {"a clean soak aborts nobody", a_clean_soak_aborts_nobody, false},
     {"a plan strikes as it is written", a_plan_strikes_as_it_is_written, false},
     {"a plan that cannot be is refused", a_plan_that_cannot_be_is_refused, false},

@@ -139,8 +139,16 @@ void kvt_faults_sweep(struct kvt_faults *faults)
 
 /* ---- nodes -------------------------------------------------------------------------------- */
 
-/* Every request that has pages or waits there is lost; counters of generations start again under a
- * new incarnation. */
+/* Whether r has something on replica id that it cannot do without: not what it left on its prefill
+ * replica once its KV has arrived on the decode one. */
+static bool needs(const struct kvt_request *request, int32_t id)
+{
+    bool arrived = request->decode_replica != KVT_NONE && request->state >= KVT_REQUEST_READY;
+    return request->decode_replica == id || (request->replica == id && !arrived);
+}
+
+/* Every request that needs the replica is lost; counters of generations start again under a new
+ * incarnation. */
 void kvt_fault_crash(struct kvt_faults *faults, int32_t strike, int32_t id, kvt_ticks down)
 {
     struct kvt_core *core = faults->core;
@@ -148,8 +156,7 @@ void kvt_fault_crash(struct kvt_faults *faults, int32_t strike, int32_t id, kvt_
     result->activated = true;
     for (int32_t r = 0; r < core->request_count; r++) {
         const struct kvt_request *request = &core->requests[r];
-        bool here = request->replica == id || request->decode_replica == id;
-        if (!here || request->state == KVT_REQUEST_FUTURE ||
+        if (!needs(request, id) || request->state == KVT_REQUEST_FUTURE ||
             request->state >= KVT_REQUEST_COMPLETED)
             continue;
         result->lost++;
