@@ -24,7 +24,7 @@ double kvt_wall_seconds(void)
 /* ---- the load ----------------------------------------------------------------------------- */
 
 /* How many requests a closed loop that ends by time can need: no output token takes less than half
- * a millisecond. */
+ * a millisecond. Beyond CLOSED_MAX they may run out (check_load). */
 static int64_t closed_requests(const struct kvt_config *config)
 {
     const struct kvt_config_workload *workload = &config->workload;
@@ -312,6 +312,21 @@ static double fraction_done(const struct kvt_des *des)
     return (double)(des->next_arrival - des->core.live) / (double)rows;
 }
 
+/* A closed loop without a number of requests goes on until its time has come. */
+static enum kvt_status check_load(const struct kvt_simulation *simulation, struct kvt_err *err)
+{
+    const struct kvt_config *config = simulation->config;
+    const struct kvt_des *des = &simulation->des;
+    if (config->workload.kind != KVT_WORKLOAD_CLOSED || config->workload.requests != KVT_UNSET ||
+        config->run.until < 0 || des->next_arrival < CLOSED_MAX)
+        return KVT_OK;
+    return kvt_err_at(err, KVT_ELIMIT, kvt_config_where(config, "run.until"),
+                      "want at most %d requests, got more: the last arrived at %.3f s of %.3f s; "
+                      "end earlier, or give workload.closed.requests",
+                      CLOSED_MAX, kvt_seconds_from_ticks(des->spec.arrival[CLOSED_MAX - 1]),
+                      config->run.until);
+}
+
 enum kvt_status kvt_simulation_run(struct kvt_simulation *simulation,
                                    const struct kvt_simulate_options *options, struct kvt_err *err)
 {
@@ -335,7 +350,7 @@ enum kvt_status kvt_simulation_run(struct kvt_simulation *simulation,
     if (status == KVT_OK && simulation->interrupted)
         return kvt_err_set(err, KVT_EINTR, "interrupted at %.3f s of simulated time",
                            kvt_seconds_from_ticks(des->now));
-    return status;
+    return status == KVT_OK ? check_load(simulation, err) : status;
 }
 
 void kvt_simulation_release(struct kvt_simulation *simulation)
