@@ -6,6 +6,7 @@
 #include <hdf5.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,15 +16,31 @@
 #include "kernels/cpu/isa.h"
 #include "sim/base/file.h"
 
-/* The first signal asks the command to finish and write its outputs; the second does not wait. */
+#define PATIENCE 10 /* s */
+
+static atomic_bool interrupt_seen;
+
+static void give_up(void)
+{
+    static const char text[] = "kvtwin: interrupted\n";
+    kvt_output_abandon_all();
+    ssize_t told = write(STDERR_FILENO, text, sizeof text - 1);
+    (void)told;
+    _exit(KVT_EINTR);
+}
+
+/* The first signal asks the command to finish and write its outputs; the second does not wait, nor
+ * does the alarm where nobody has seen the first: a pipe that stays empty, a file without end. */
 static void on_interrupt(int signal_number)
 {
-    (void)signal_number;
-    if (kvt_stop_asked(&kvt_cli_interrupted)) {
-        kvt_output_abandon_all();
-        _exit(KVT_EINTR);
-    }
+    static volatile sig_atomic_t asked;
+    if (signal_number == SIGALRM ? !atomic_load(&interrupt_seen) : asked)
+        give_up();
+    if (signal_number == SIGALRM)
+        return;
+    asked = 1;
     kvt_stop_ask(&kvt_cli_interrupted);
+    alarm(PATIENCE);
 }
 
 static void catch_signals(void)
@@ -32,6 +49,8 @@ static void catch_signals(void)
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGALRM, &action, NULL);
+    kvt_cli_interrupted.seen = &interrupt_seen;
     /* A reader that goes away and a limit on file sizes are failed writes like any other, so that
      * they are reported and outputs are cleaned up. */
     signal(SIGPIPE, SIG_IGN);
@@ -68,6 +87,7 @@ int main(int argc, char *argv[])
     gsl_set_error_handler_off();
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
     catch_signals();
+    kvt_inputs_guard(true);
     struct kvt_err err = {0};
     if (kvt_isa_init(&err) != KVT_OK) {
         fprintf(stderr, "kvtwin: %s\n", err.text);

@@ -11,6 +11,14 @@ count=0
 failed=0
 skipped=0
 
+# A pipe that stays empty: a signal ends the command though nobody looks for one (asked at the end).
+mkfifo "$work/silent"
+{
+    timeout --preserve-status -s TERM 1 "$kvtwin" simulate "$work/silent" 2>"$work/silent.err"
+    echo $? >"$work/silent.code"
+} &
+silent=$!
+
 fail() {
     failed=$((failed + 1))
     echo "tests/cli.sh: $name: $*" >&2
@@ -193,6 +201,30 @@ for option in log perfetto export; do
 done
 err_has "want another file"
 cmp -s "$config" "$work/in.yaml" || fail "the input was replaced"
+# Nor what the config names, which a typing error is as near to.
+mkdir "$work/named"
+cp configs/examples/quickstart.yaml "$work/named/q.yaml"
+cp configs/models/llama-3.1-8b.yaml configs/gpus/h100-sxm.yaml configs/calibrations/h100-sglang.yaml "$work/named"
+printf 'arrival_s,input_tokens,output_tokens\n0,100,7\n' >"$work/named/t.csv"
+printf '%s\n' 'model: {file: llama-3.1-8b.yaml}' 'fleet: {serve: {gpu: {file: h100-sxm.yaml}}}' \
+    'calibration: {h100-sxm: ./h100-sglang.yaml}' 'workload: {trace: t.csv}' >"$work/named/q.yaml"
+(cd "$work/named" && cksum ./*) >"$work/named.sums"
+for file in llama-3.1-8b.yaml h100-sxm.yaml h100-sglang.yaml t.csv; do
+    for option in output log perfetto export; do
+        to=$work/named/$file
+        [ $option = export ] && to=vllm:$to
+        run "an output that the config reads" 2 simulate "$work/named/q.yaml" "--$option" "$to"
+        err_has "$file: is an "
+        err_has "put of this run"
+    done
+done
+run "the files that a config names" 0 simulate "$work/named/q.yaml" -q
+(cd "$work/named" && cksum ./*) | cmp -s - "$work/named.sums" || fail "files of the config have changed"
+printf '%s\n' 'model: llama-3.1-8b' 'fleet: {serve: {replicas: 16, gpu: h100-sxm}}' \
+    'workload: {closed: {concurrency: 4096, input: 200, output: 50}}' 'run: {until: 1 h}' >"$work/endless.yaml"
+run "a closed load that runs out of requests" 6 simulate "$work/endless.yaml" -o "$work/endless.h5"
+err_has "endless.yaml:4:14: want at most 1048576 requests, got more: the last arrived at "
+[ ! -e "$work/endless.h5" ] || fail "a file of what was not asked for"
 run "an output into a folder that is not there" 4 simulate $config -o "$work/none/run.h5"
 err_has "$work/none/run.h5"
 run "an output onto a folder" 4 simulate $config -o "$work"
@@ -924,6 +956,12 @@ got=$?
 out_has '"mean_ttft_ms": '
 grep -q '_low"' "$work/out" && fail "there are intervals of resamples that did not run"
 err_has "interrupted"
+
+name="a signal while an empty pipe is read"
+count=$((count + 1))
+wait $silent
+[ "$(cat "$work/silent.code")" = 130 ] || fail "exit code $(cat "$work/silent.code"), want 130"
+grep -q "^kvtwin: interrupted$" "$work/silent.err" || fail "stderr: $(cat "$work/silent.err")"
 
 if [ "$failed" -gt 0 ]; then
     echo "tests/cli.sh: $failed failures in $count runs" >&2

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,80 @@
 
 #include "sim/base/assert.h"
 #include "sim/base/spelling.h"
+
+/* ---- who reads and writes ---------------------------------------------------------------- */
+
+#define TEMP_END    ".tmp.kvtwin"
+#define OUTPUTS_MAX 16
+static char *open_temps[OUTPUTS_MAX]; /* borrowed from the kvt_output that owns them */
+
+static void temps_replace(char *old, char *new)
+{
+    for (int i = 0; i < OUTPUTS_MAX; i++) {
+        if (open_temps[i] == old) {
+            open_temps[i] = new;
+            return;
+        }
+    }
+}
+
+static bool is_same(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+/* ---- inputs that are no outputs ------------------------------------------------------------- */
+
+#define INPUTS_MAX 256 /* of which later ones are not guarded */
+static pthread_mutex_t inputs_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct stat inputs[INPUTS_MAX];
+static int input_count;
+static bool guards_inputs;
+
+void kvt_inputs_guard(bool on)
+{
+    guards_inputs = on;
+    input_count = 0;
+}
+
+static bool is_input(const struct stat *info)
+{
+    bool found = false;
+    pthread_mutex_lock(&inputs_lock);
+    for (int i = 0; i < input_count && !found; i++)
+        found = is_same(info, &inputs[i]);
+    pthread_mutex_unlock(&inputs_lock);
+    return found;
+}
+
+/* Whether an output on its way will be put in the place of this file. */
+static bool is_output(const struct stat *info)
+{
+    struct stat other;
+    char path[PATH_MAX];
+    for (int i = 0; guards_inputs && i < OUTPUTS_MAX; i++) {
+        size_t bytes = open_temps[i] != NULL ? strlen(open_temps[i]) - strlen(TEMP_END) : 0;
+        if (bytes == 0 || bytes >= sizeof path)
+            continue;
+        memcpy(path, open_temps[i], bytes);
+        path[bytes] = '\0';
+        if (stat(path, &other) == 0 && is_same(info, &other))
+            return true;
+    }
+    return false;
+}
+
+static void keep_input(const struct stat *info)
+{
+    if (!guards_inputs || !S_ISREG(info->st_mode) || is_input(info))
+        return;
+    pthread_mutex_lock(&inputs_lock);
+    if (input_count < INPUTS_MAX)
+        inputs[input_count++] = *info;
+    pthread_mutex_unlock(&inputs_lock);
+}
+
+/* ---- texts -------------------------------------------------------------------------------- */
 
 /* What a file begins with that is no text, if it does: the byte order mark of UTF-8. */
 static size_t drop_mark(char *bytes, size_t count)
@@ -86,6 +161,10 @@ enum kvt_status kvt_text_read(const char *path, size_t limit, struct kvt_text *t
         return kvt_err_at(err, KVT_EIO, where, "cannot open: %s", strerror(errno));
     if (S_ISDIR(info.st_mode))
         return kvt_err_at(err, KVT_EIO, where, "want a file, got a folder");
+    if (is_output(&info))
+        return kvt_err_at(err, KVT_EUSAGE, where,
+                          "is an output of this run too: want another file");
+    keep_input(&info);
     errno = ENOMEM;                   /* what gzopen lacks where it sets no errno */
     gzFile file = gzopen(path, "rb"); /* reads plain files as they are */
     if (file == NULL)
@@ -112,24 +191,6 @@ void kvt_text_free(struct kvt_text *text)
 {
     free(text->bytes);
     *text = (struct kvt_text){0};
-}
-
-#define OUTPUTS_MAX 16
-static char *open_temps[OUTPUTS_MAX]; /* borrowed from the kvt_output that owns them */
-
-static void temps_replace(char *old, char *new)
-{
-    for (int i = 0; i < OUTPUTS_MAX; i++) {
-        if (open_temps[i] == old) {
-            open_temps[i] = new;
-            return;
-        }
-    }
-}
-
-static bool is_same(const struct stat *a, const struct stat *b)
-{
-    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
 /* Why nothing can be put in the place of path; NULL: it can. Renaming over a link would replace the
@@ -192,6 +253,9 @@ static const char *temp_lock(struct kvt_output *output)
 static enum kvt_status temp_make(struct kvt_output *output, struct kvt_where where,
                                  struct kvt_err *err)
 {
+    struct stat info;
+    if (stat(output->path, &info) == 0 && is_input(&info))
+        return kvt_err_at(err, KVT_EUSAGE, where, "is an input of this run: want another file");
     const char *why = obstacle(output->path);
     if (why == NULL && is_taken(output->temp_path))
         why = "it is another output of this run";
@@ -214,7 +278,7 @@ enum kvt_status kvt_output_begin(struct kvt_output *output, const char *path, st
         status = kvt_err_at(err, KVT_ENOMEM, where, "no memory for its name");
     } else {
         snprintf(output->path, bytes, "%s", name);
-        snprintf(output->temp_path, bytes, "%s.tmp.kvtwin", name);
+        snprintf(output->temp_path, bytes, "%s" TEMP_END, name);
         status = temp_make(output, where, err);
     }
     free(target);

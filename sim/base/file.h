@@ -30,6 +30,11 @@ enum kvt_status kvt_text_read(const char *path, size_t limit, struct kvt_text *t
 enum kvt_status kvt_stdin_read(size_t limit, struct kvt_text *text, struct kvt_err *err);
 void kvt_text_free(struct kvt_text *text);
 
+/* From now on what kvt_text_read has read is refused as an output of this process, and an output
+ * that is on its way as something to read (KVT_EUSAGE): it would be lost. Off at first, as tests
+ * write what they have read; each call forgets what was read before. Any thread may read. */
+void kvt_inputs_guard(bool on);
+
 /* An output on its way. Libraries that open files themselves (HDF5) write to temp_path. */
 struct kvt_output {
     char *path, *temp_path; /* owned; both NULL when closed */
@@ -37,8 +42,9 @@ struct kvt_output {
     int lock;               /* descriptor of the temporary while temp_path is there */
 };
 
-/* A link at path stays and its target is replaced. KVT_EIO for a folder, a device, the file that is
- * standard output or error, and for what is already an output of this run or of another. */
+/* A link at path stays and its target is replaced. KVT_EUSAGE for a guarded input, KVT_EIO for a
+ * folder, a device, the file that is standard output or error, and for what is already an output of
+ * this run or of another. */
 enum kvt_status kvt_output_begin(struct kvt_output *output, const char *path, struct kvt_err *err);
 
 /* A stream onto the temporary, which _commit and _abandon close; NULL, with err set, when there can

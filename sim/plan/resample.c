@@ -69,7 +69,7 @@ static enum kvt_status run_one(struct kvt_resamples *resamples, int32_t resample
 
 /* What the threads share; all but the values are written by one at a time. */
 struct crew {
-    int32_t done, failed; /* failed: the first resample that did, or count */
+    int32_t done, whole, failed; /* failed: the first resample that did, or count */
     enum kvt_status status;
     struct kvt_err err;
 };
@@ -78,6 +78,7 @@ static void report(struct crew *crew, int32_t resample, enum kvt_status status,
                    const struct kvt_err *why, const struct kvt_resample_options *options)
 {
     crew->done++;
+    crew->whole += status == KVT_OK;
     if (status != KVT_OK && resample < crew->failed) {
         crew->failed = resample;
         crew->status = status;
@@ -140,7 +141,8 @@ enum kvt_status kvt_resample(struct kvt_resamples *resamples, const struct kvt_s
     run_all(resamples, base, options, crew);
     enum kvt_status status = crew->status;
     if (status == KVT_EINTR)
-        kvt_err_set(err, status, "%s", crew->err.text);
+        kvt_err_set(err, status, "interrupted after %d of %d resample%s", crew->whole,
+                    options->count, kvt_plural(options->count));
     else if (status != KVT_OK)
         kvt_err_set(err, status, "resample %d: %s", crew->failed, crew->err.text);
     free(crew);

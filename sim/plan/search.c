@@ -251,7 +251,7 @@ static enum kvt_status search_all(struct job *job, struct kvt_err *err)
     run_all(job);
     if (job->search->best < 0)
         run_pruned(job);
-    if (job->status != KVT_OK)
+    if (job->status != KVT_OK && job->status != KVT_EINTR)
         return kvt_err_set(err, job->status, "%s", job->err.text);
     if (is_stopped(job))
         return kvt_err_set(err, KVT_EINTR,
