@@ -207,7 +207,7 @@ cp configs/examples/quickstart.yaml "$work/named/q.yaml"
 cp configs/models/llama-3.1-8b.yaml configs/gpus/h100-sxm.yaml configs/calibrations/h100-sglang.yaml "$work/named"
 printf 'arrival_s,input_tokens,output_tokens\n0,100,7\n' >"$work/named/t.csv"
 printf '%s\n' 'model: {file: llama-3.1-8b.yaml}' 'fleet: {serve: {gpu: {file: h100-sxm.yaml}}}' \
-    'calibration: {h100-sxm: ./h100-sglang.yaml}' 'workload: {trace: t.csv}' >"$work/named/q.yaml"
+    'calibration: {h100-sxm: h100-sglang.yaml}' 'workload: {trace: t.csv}' >"$work/named/q.yaml"
 (cd "$work/named" && cksum ./*) >"$work/named.sums"
 for file in llama-3.1-8b.yaml h100-sxm.yaml h100-sglang.yaml t.csv; do
     for option in output log perfetto export; do

@@ -253,7 +253,8 @@ static void read_named(struct kvt_reader *r, const struct kvt_rule *rule,
         value.kind = KVT_RULE_REAL;
         void *field = &named->value[i];
         if (rule->kind == KVT_RULE_NAMED_TEXT) {
-            bool is_path = child->kind == KVT_YAML_SCALAR && strchr(child->text, '/') != NULL;
+            bool is_path = child->kind == KVT_YAML_SCALAR && (strchr(child->text, '/') != NULL ||
+                                                              kvt_text_ends(child->text, ".yaml"));
             value.kind = is_path ? KVT_RULE_PATH : KVT_RULE_TEXT;
             field = &named->text[i];
         }
