@@ -307,7 +307,8 @@ soak: all ## a million requests with every guard on: nothing may fire, nothing m
 	build/kvtwin inject configs/examples/soak.yaml
 
 fault-study: all ## run the fault campaigns again and write docs/fault-study.md (minutes)
-	python3 scripts/fault-study.py build/kvtwin docs/fault-study.md
+	@scripts/bootstrap.sh notebooks
+	/usr/bin/python3 scripts/fault-study.py build/kvtwin docs/fault-study.md
 
 fault-real: all ## strikes on real pages beside simulated ones, and docs/fault-real.md (minutes)
 	python3 scripts/fault-real.py build/kvtwin docs/fault-real.md
