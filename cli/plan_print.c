@@ -27,6 +27,16 @@ static const char *settings_of(const struct kvt_search *search, int64_t number, 
 
 /* ---- for people --------------------------------------------------------------------------- */
 
+/* With as many digits after the point as the value was given with. */
+static void print_limit(double ms, char *out, size_t size_bytes)
+{
+    int32_t decimals = 0;
+    for (double scaled = ms; decimals < 9 && fabs(scaled - round(scaled)) > 1e-6 * scaled;
+         scaled *= 10)
+        decimals++;
+    kvt_number_print(ms, decimals, out, size_bytes);
+}
+
 /* "TTFT p90  412 ± 30 ms of 1,000" for each bound of the SLO. */
 static void print_target(const struct kvt_search *search, const struct kvt_candidate *c,
                          const char *label, const char *key, const struct kvt_config_target *target,
@@ -46,7 +56,7 @@ static void print_target(const struct kvt_search *search, const struct kvt_candi
         if (isnan(low) || isnan(high))
             low = high = point;
         kvt_interval_print(point, low, high, point < 100 ? 1 : 0, value, sizeof value);
-        kvt_number_print(1e3 * target->seconds[i], 0, limit, sizeof limit);
+        print_limit(1e3 * target->seconds[i], limit, sizeof limit);
         fprintf(out, "  %s %-5s", label, percentile);
         kvt_print_right(out, value, 16);
         fprintf(out, " ms, want %s ms\n", limit);
