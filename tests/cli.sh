@@ -468,8 +468,18 @@ run "an unknown class" 3 inject configs/examples/faults.yaml --set 'faults.kinds
 err_has "stale-write"
 run "no trials" 2 inject configs/examples/faults.yaml --trials 0
 err_has "--trials"
-run "strikes after the last request" 3 inject configs/examples/faults.yaml --set 'faults.from=900 s' \
+run "strikes after the end of the load" 3 inject configs/examples/faults.yaml --set 'run.until=120 s'
+err_has "faults.yaml:46:41: faults.until: want it at run.until (120 s) or before, got 540 s"
+run "strikes from after the end of the load" 3 inject configs/examples/faults.yaml --set 'run.until=50 s' \
     --set faults.until=null
+err_has "faults.yaml:46:28: faults.from: want it before run.until (50 s), got 60 s"
+run "a window that ends before it begins" 3 inject configs/examples/faults.yaml --set 'faults.until=30 s'
+err_has "faults.until: want it after faults.from (60 s), got 30 s"
+run "rates after the end of the load" 3 inject configs/examples/faults.yaml --print-plan --set 'run.until=120 s' \
+    --set 'faults.rates=[{fault: bit-flip, rate: 20, per: hour}]'
+err_has "faults.until: want it at run.until (120 s) or before, got 540 s"
+run "strikes after the last request" 3 inject configs/examples/faults.yaml --set 'faults.from=900 s' \
+    --set faults.until=null --set run.until=null --set workload.open.requests=100
 err_has "the last request comes at"
 
 run "diff of what is no run" 3 diff "$work/made/run.h5" README.md
@@ -932,6 +942,8 @@ run "a plan that nothing meets" 1 plan $split --set slo.itl.p99='4 ms'
 out_starts "nothing meets the SLO"
 run "a plan of too many candidates" 6 plan $split --set 'run.seed={choices: [1]}' \
     --set 'workload.open.requests={range: {min: 1, max: 1e12, step: 1}}'
+run "a plan whose SLO is below a millisecond" 1 plan $split --set 'slo.itl.p99=1 us' --set plan.resamples=0
+[ "$(grep -c 'ms, want 0.001 ms$' "$work/out")" -eq 2 ] || fail "not twice: want 0.001 ms"
 run "a plan without prices" 3 plan $split --set 'cost={}'
 err_has "cost.h100-sxm: want the price of an hour of this GPU, got none"
 run "a plan that loses all" 3 plan $split --set plan.lose=9

@@ -216,10 +216,7 @@ static enum kvt_status prepare(struct work *work, int32_t threads, struct kvt_er
     const struct kvt_config_faults *faults = &work->config->faults;
     work->from = kvt_ticks_from_seconds(faults->from);
     work->until = faults->until < 0 ? -1 : kvt_ticks_from_seconds(faults->until);
-    if (faults->until >= 0 && faults->until <= faults->from)
-        return kvt_err_at(err, KVT_ECONFIG, faults->where,
-                          "faults: want until after from (%g s), got %g s", faults->from,
-                          faults->until);
+    KVT_TRY(kvt_fault_check_window(work->config, err));
     bool strikes = (faults->kinds & ~UINT32_C(1)) != 0; /* otherwise one run, and no way back */
     bool branch = work->options->branch && strikes;
     threads = strikes ? threads : 1;

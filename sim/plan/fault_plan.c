@@ -190,6 +190,25 @@ enum kvt_status kvt_fault_check_targets(const struct kvt_config *config,
     return KVT_OK;
 }
 
+enum kvt_status kvt_fault_check_window(const struct kvt_config *config, struct kvt_err *err)
+{
+    const struct kvt_config_faults *faults = &config->faults;
+    double end = config->run.until;
+    if (faults->until >= 0 && faults->until <= faults->from)
+        return kvt_err_at(err, KVT_ECONFIG, kvt_config_where(config, "faults.until"),
+                          "faults.until: want it after faults.from (%g s), got %g s", faults->from,
+                          faults->until);
+    if (end >= 0 && faults->until > end)
+        return kvt_err_at(err, KVT_ECONFIG, kvt_config_where(config, "faults.until"),
+                          "faults.until: want it at run.until (%g s) or before, got %g s", end,
+                          faults->until);
+    if (end >= 0 && faults->from >= end)
+        return kvt_err_at(err, KVT_ECONFIG, kvt_config_where(config, "faults.from"),
+                          "faults.from: want it before run.until (%g s), got %g s", end,
+                          faults->from);
+    return KVT_OK;
+}
+
 struct kvt_strike kvt_fault_draw(uint64_t seed, enum kvt_fault_kind kind, int64_t trial,
                                  kvt_ticks from, kvt_ticks until)
 {

@@ -35,6 +35,10 @@ enum kvt_status kvt_fault_check_amount(int32_t variant, double amount, const cha
 enum kvt_status kvt_fault_plan(const struct kvt_config *config, struct kvt_strike strikes[],
                                int32_t *count, struct kvt_err *err);
 
+/* KVT_ECONFIG when faults.from and faults.until leave no time for a strike, or reach beyond
+ * run.until, where no strike of a plan may fall either. */
+enum kvt_status kvt_fault_check_window(const struct kvt_config *config, struct kvt_err *err);
+
 /* What rows of faults.plan, which strikes are, can be told only beside a fleet and its load.
  * KVT_ECONFIG points at the row of a request or a page that is not there: a page must be on each
  * replica that may be struck. names: of the replicas. */

@@ -236,6 +236,7 @@ static enum kvt_status draw_all(const struct kvt_simulation *base, uint64_t seed
                   : config->run.until >= 0
                       ? config->run.until
                       : kvt_seconds_from_ticks(trace->arrival[trace->count - 1]);
+    KVT_TRY(kvt_fault_check_window(config, err));
     KVT_TRY(kvt_fault_plan(config, strikes, &draw->count, err));
     KVT_TRY(
         kvt_fault_check_targets(config, &base->des.core, base->names, strikes, draw->count, err));
