@@ -777,15 +777,43 @@ run "a trace on a full disk" 4 simulate configs/examples/quickstart.yaml -q --pe
 # ---- help with configs ----
 run "a key explained" 0 config explain fleet.decode.kv
 out_has "default"
-out_has "--set fleet.decode.kv=..."
+out_has "--set fleet.decode.kv=bf16"
 run "a section explained" 0 config explain fleet.decode
 out_has "page_tokens"
 run "an alias explained" 0 config explain fleet.serve.tensor_parallel_size
 run "every key can be explained" 0 config keys
 cp "$work/out" "$work/keys"
 while read -r key; do
-    "$kvtwin" config explain "$key" >/dev/null || fail "$key"
-done <"$work/keys"
+    "$kvtwin" config explain "$key" >"$work/page" || fail "$key"
+    echo "$key"
+    sed -n 's/^  also  *//p' "$work/page" | tr ' ' '\n'
+done <"$work/keys" | sort -u >"$work/words"
+cat >"$work/serve.yaml" <<END
+model: qwen3-8b
+fleet: {serve: {gpu: h200-sxm}}
+workload: {open: {rate: 1 req/s, requests: 9, input: 9, output: 9}}
+END
+cat >"$work/split.yaml" <<END
+model: qwen3-8b
+fleet: {prefill: {gpu: h200-sxm}, decode: {gpu: h200-sxm}}
+workload: {closed: {concurrency: 1, requests: 9, input: 9, output: 9}}
+END
+count=$((count + 1))
+name="what config explain says how to set can be set, of a key or another word for it"
+while read -r key; do # but for keys that want another beside them
+    set=$("$kvtwin" config explain "$key" | sed -n 's/, or of fleet.prefill and fleet.decode$//; s/^  set *--set //p')
+    case $set in
+        *fleet.prefill* | *fleet.decode* | *fleet.link* | *workload.closed*) file=split ;;
+        *) file=serve ;;
+    esac
+    [ -z "$set" ] || eval "\"\$kvtwin\" config check \"\$work/$file.yaml\" --set $set" >/dev/null 2>"$work/err" ||
+        grep -qE 'is missing; want|sample is for check|want p99 or cv beside|lease is for messages' "$work/err" ||
+        fail "$key: $(cat "$work/err")"
+done <"$work/words"
+run "another engine's word, of no role" 0 config explain kv_cache_dtype
+out_has "  set      --set fleet.serve.kv=bf16, or of fleet.prefill and fleet.decode"
+run "another engine's word, of a role" 0 config explain fleet.decode.max-num-seqs
+out_has "  set      --set fleet.decode.scheduler.max_running="
 run "an unknown key" 2 config explain fleet.decode.kw
 err_has 'did you mean "fleet.decode.kv"'
 run "explain nothing" 2 config explain

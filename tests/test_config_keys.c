@@ -12,7 +12,7 @@ static void a_key_is_explained_or_the_nearest_is_named(void)
         const char *path, *want; /* want begins with '!': what the refusal holds */
     } rows[] = {
         {"run.seed", "run.seed\n  "},
-        {"cost.h200-sxm", "  set      --set cost.h200-sxm=...\n"},
+        {"cost.h200-sxm", "  set      --set 'cost.h200-sxm=3.5 USD/h'\n"},
         {"slo.ttft.p99.9", "slo.ttft.p99.9\n"},
         {"published", "  keys\n    "},
         {"published[3].metric", "published[3].metric\n"},
