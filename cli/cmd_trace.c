@@ -143,12 +143,18 @@ static enum kvt_status lengths_parse(const struct kvt_cli *cli, const char *opti
     double numbers[PARTS_MAX];
     if (text == NULL)
         return kvt_err_set(err, KVT_EUSAGE, "want --%s, got none", option);
-    *spec = (struct kvt_lengths_spec){.mean = -1, .min = -1, .max = -1, .p99 = -1, .cv = -1};
+    bool input = strcmp(option, "input-tokens") == 0;
+    *spec = (struct kvt_lengths_spec){.mean = -1,
+                                      .min = -1,
+                                      .max = -1,
+                                      .p99 = -1,
+                                      .cv = -1,
+                                      .where.file = input ? "--input-tokens" : "--output-tokens"};
     if (strncmp(text, "from:", 5) == 0) {
         spec->kind = KVT_LENGTHS_EMPIRICAL;
         KVT_TRY(kvt_cli_check_input(cli, option, text + 5, err));
         KVT_TRY(kvt_trace_read(source, text + 5, 1, err));
-        spec->sample = strcmp(option, "input-tokens") == 0 ? source->input : source->output;
+        spec->sample = input ? source->input : source->output;
         spec->sample_count = source->count;
         return KVT_OK;
     }
@@ -169,6 +175,11 @@ static enum kvt_status lengths_parse(const struct kvt_cli *cli, const char *opti
             "\"%s\"",
             option, text);
     }
+    double whole[] = {spec->kind == KVT_LENGTHS_FIXED ? spec->mean : 1, spec->min, spec->max};
+    for (int i = 0; i < 3; i++)
+        if (whole[i] != floor(whole[i]))
+            return kvt_err_set(err, KVT_EUSAGE, "--%s: want a whole number of tokens, got %g",
+                               option, whole[i]);
     return KVT_OK;
 }
 
@@ -201,7 +212,13 @@ static enum kvt_status spec_parse(const struct kvt_cli *cli, struct kvt_trace_sp
     const char *arrivals = kvt_cli_get(cli, "arrivals");
     static const char *const of_config[] = {"set", "print-config", NULL};
     KVT_TRY(kvt_cli_refuse(cli, of_config, "wants a config, got none", err));
-    *spec = (struct kvt_trace_spec){.seed = cli->seed_given ? cli->seed : 1};
+    *spec = (struct kvt_trace_spec){.seed = cli->seed_given ? cli->seed : 1,
+                                    .where.file = "trace generate",
+                                    .where_rate.file = "--rate",
+                                    .where_until.file = "--until",
+                                    .where_stamp.file = "--stamp",
+                                    .where_gaps.file = "--arrivals",
+                                    .where_prefixes.file = "--prefixes"};
     if (kvt_cli_get(cli, "rate") == NULL)
         return kvt_err_set(err, KVT_EUSAGE, "trace generate: want --rate, got none");
     KVT_TRY(kvt_cli_get_double(cli, "rate", 0, &spec->rate, err));
@@ -224,8 +241,8 @@ static enum kvt_status generate_by_options(const struct kvt_cli *cli, struct kvt
     struct kvt_err why = {0};
     enum kvt_status status = spec_parse(cli, &spec, sources, err);
     if (status == KVT_OK && kvt_trace_generate(trace, &spec, &why) != KVT_OK)
-        status = kvt_err_set(err, why.status == KVT_ECONFIG ? KVT_EUSAGE : why.status,
-                             "trace generate: %s", why.text);
+        status =
+            kvt_err_set(err, why.status == KVT_ECONFIG ? KVT_EUSAGE : why.status, "%s", why.text);
     kvt_trace_release(&sources[0]);
     kvt_trace_release(&sources[1]);
     return status;

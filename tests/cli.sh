@@ -774,6 +774,27 @@ run "a trace that cannot be written" 4 simulate configs/examples/quickstart.yaml
 out_is_empty
 run "a trace on a full disk" 4 simulate configs/examples/quickstart.yaml -q --perfetto /dev/full
 
+# ---- descriptions of a load ----
+made="trace generate --until 9 --output-tokens 5 -o $work/load.csv"
+for bad in "--rate 1e308 --input-tokens 5|--rate: want a rate of 1e-6 to 1e9 requests/s, got 1e+308" \
+    "--rate 1 --input-tokens 0|--input-tokens: input: want a mean of 1 to" \
+    "--rate 1 --input-tokens 1.5|--input-tokens: want a whole number of tokens, got 1.5" \
+    "--rate 1 --input-tokens uniform:1.5:9|--input-tokens: want a whole number of tokens, got 1.5" \
+    "--rate 1 --input-tokens lognormal:100:400:10|between its min and its max, got the max 10" \
+    "--rate 1 --input-tokens 5 --arrivals gamma:1e9|--arrivals: want gamma gaps with a cv of" \
+    "--rate 1 --input-tokens 5 --stamp 1e9|--stamp: want stamps of" \
+    "--rate 1 --input-tokens 5 --prefixes 3:2:9|--prefixes: want a prefix share of 0 to 1, got 2"; do
+    run "trace generate ${bad%|*}" 2 $made ${bad%|*}
+    err_has "kvtwin: "
+    err_has "${bad#*|}"
+done
+run "a rate that --set gives" 3 simulate configs/examples/faults.yaml --set fleet.decode.guard=none \
+    --set 'workload.open.rate=1e-300 req/s'
+err_has "kvtwin: --set workload.open.rate=1e-300 req/s: want a rate of 1e-6 to 1e9 requests/s"
+run "a maximum below the mean" 3 simulate configs/examples/faults.yaml --set fleet.decode.guard=none \
+    --set 'workload.open.input={lognormal: {mean: 100, p99: 400, max: 10}}'
+err_has "{mean: 100, p99: 400, max: 10}}: input: want the mean of a lognormal (100) between its min and its max"
+
 # ---- help with configs ----
 run "a key explained" 0 config explain fleet.decode.kv
 out_has "default"

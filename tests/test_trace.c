@@ -339,6 +339,8 @@ static void a_row_that_is_nearly_right_is_refused(void)
          "want a time of at most 1e15 s"},
         {"arrival_s,input_tokens,output_tokens\n1000000000000000,5,6\n",
          "want a time of at most 1e15 s"},
+        {"arrival_ns,input_tokens,output_tokens\n99999999999999999999,10,5\n",
+         "want a time of at most 1e10 s, got \"99999999999999999999\""},
         {"arrival_s,input_tokens,output_tokens\n1,5E1,6\n", "want a whole number as input tokens"},
         {"arrival_s,input_tokens,output_tokens,hashes:16\n1,5,6,3|x\n", "a whole number as hash"},
         {"a_header_that_no_format_of_a_trace_has_and_that_is_longer_than_eighty_letters_is_cut,a\n"

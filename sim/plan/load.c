@@ -1,13 +1,15 @@
 #include "sim/plan/load.h"
 
-static struct kvt_lengths_spec lengths_of(const struct kvt_config_lengths *from)
+static struct kvt_lengths_spec lengths_of(const struct kvt_config_lengths *from,
+                                          struct kvt_where where)
 {
     return (struct kvt_lengths_spec){.kind = from->kind,
                                      .mean = from->mean,
                                      .min = from->min,
                                      .max = from->max,
                                      .p99 = from->p99,
-                                     .cv = from->cv};
+                                     .cv = from->cv,
+                                     .where = where};
 }
 
 /* Read a trace that the config names at `where`: a file that is not there is a mistake of that
@@ -42,6 +44,10 @@ enum kvt_status kvt_load_init(struct kvt_load *load, const struct kvt_config *co
                           from->kind == KVT_WORKLOAD_TRACE ? "a trace" : "none");
     load->spec = (struct kvt_trace_spec){
         .where = from->where,
+        .where_rate = kvt_config_where(config, is_open ? "workload.open.rate" : "workload.closed"),
+        .where_until = kvt_config_where(config, "run.until"),
+        .where_gaps = kvt_config_where(config, "workload.open.arrivals"),
+        .where_prefixes = kvt_config_where(config, "workload.open.prefixes"),
         .seed = config->run.seed,
         .rate = is_open ? from->rate : 0,
         .requests = from->requests,
@@ -51,8 +57,12 @@ enum kvt_status kvt_load_init(struct kvt_load *load, const struct kvt_config *co
         .shape = from->arrivals.shape,
         .on = from->arrivals.on,
         .off = from->arrivals.off,
-        .input = lengths_of(&from->input),
-        .output = lengths_of(&from->output),
+        .input =
+            lengths_of(&from->input, kvt_config_where(config, is_open ? "workload.open.input"
+                                                                      : "workload.closed.input")),
+        .output =
+            lengths_of(&from->output, kvt_config_where(config, is_open ? "workload.open.output"
+                                                                       : "workload.closed.output")),
         .prefix_groups = from->prefixes.groups,
         .prefix_share = from->prefixes.share,
         .prefix_tokens = from->prefixes.tokens,

@@ -9,10 +9,16 @@
 
 #define SPAN_NS_MAX (INT64_C(1000000000) * KVT_TRACE_SPAN_S_MAX)
 
-static enum kvt_status spec_refuse(const struct kvt_trace_spec *spec, const char *want, double got,
-                                   struct kvt_err *err)
+/* The place of a part of the description, or of the whole where that is not known. */
+static struct kvt_where place(const struct kvt_trace_spec *spec, struct kvt_where part)
 {
-    return kvt_err_at(err, KVT_ECONFIG, spec->where, "want %s, got %g", want, got);
+    return part.file != NULL ? part : spec->where;
+}
+
+static enum kvt_status spec_refuse(const struct kvt_trace_spec *spec, struct kvt_where part,
+                                   const char *want, double got, struct kvt_err *err)
+{
+    return kvt_err_at(err, KVT_ECONFIG, place(spec, part), "want %s, got %g", want, got);
 }
 
 static enum kvt_status gaps_check(const struct kvt_trace_spec *spec, struct kvt_err *err)
@@ -20,17 +26,21 @@ static enum kvt_status gaps_check(const struct kvt_trace_spec *spec, struct kvt_
     switch (spec->gaps) {
     case KVT_GAPS_GAMMA:
         if (!(spec->cv >= 1e-6 && spec->cv <= 100))
-            return spec_refuse(spec, "gamma gaps with a cv of 1e-6 to 100", spec->cv, err);
+            return spec_refuse(spec, spec->where_gaps, "gamma gaps with a cv of 1e-6 to 100",
+                               spec->cv, err);
         return KVT_OK;
     case KVT_GAPS_WEIBULL:
         if (!(spec->shape >= 0.05 && spec->shape <= 100))
-            return spec_refuse(spec, "weibull gaps with a shape of 0.05 to 100", spec->shape, err);
+            return spec_refuse(spec, spec->where_gaps, "weibull gaps with a shape of 0.05 to 100",
+                               spec->shape, err);
         return KVT_OK;
     case KVT_GAPS_ON_OFF:
         if (!(spec->on > 0 && spec->on <= 1e6))
-            return spec_refuse(spec, "on times of a mean over 0 s and up to 1e6 s", spec->on, err);
+            return spec_refuse(spec, spec->where_gaps,
+                               "on times of a mean over 0 s and up to 1e6 s", spec->on, err);
         if (!(spec->off >= 0 && spec->off <= 1e6))
-            return spec_refuse(spec, "off times of a mean of 0 s to 1e6 s", spec->off, err);
+            return spec_refuse(spec, spec->where_gaps, "off times of a mean of 0 s to 1e6 s",
+                               spec->off, err);
         return KVT_OK;
     case KVT_GAPS_POISSON:
     case KVT_GAPS_CONSTANT:
@@ -42,23 +52,28 @@ static enum kvt_status gaps_check(const struct kvt_trace_spec *spec, struct kvt_
 static enum kvt_status spec_check(const struct kvt_trace_spec *spec, struct kvt_err *err)
 {
     if (spec->rate != 0 && !(spec->rate >= 1e-6 && spec->rate <= 1e9))
-        return spec_refuse(spec, "a rate of 1e-6 to 1e9 requests/s", spec->rate, err);
+        return spec_refuse(spec, spec->where_rate, "a rate of 1e-6 to 1e9 requests/s", spec->rate,
+                           err);
     if (spec->requests == 0 || (spec->requests < 0 && (spec->until < 0 || spec->rate == 0)))
-        return spec_refuse(spec, "at least 1 request", 0, err);
+        return spec_refuse(spec, spec->where, "at least 1 request", 0, err);
     if (spec->until >= 0 && !(spec->until <= KVT_TRACE_SPAN_S_MAX))
-        return spec_refuse(spec, "arrivals for at most 100 days (8640000 s)", spec->until, err);
+        return spec_refuse(spec, spec->where_until, "arrivals for at most 100 days (8640000 s)",
+                           spec->until, err);
     if (!(spec->stamp >= 0 && spec->stamp <= 86400))
-        return spec_refuse(spec, "stamps of 0 s to 86400 s", spec->stamp, err);
+        return spec_refuse(spec, spec->where_stamp, "stamps of 0 s to 86400 s", spec->stamp, err);
     if (spec->prefix_groups < 0 || spec->prefix_groups > 1000000000)
-        return spec_refuse(spec, "0 to 1e9 prefix groups", (double)spec->prefix_groups, err);
+        return spec_refuse(spec, spec->where_prefixes, "0 to 1e9 prefix groups",
+                           (double)spec->prefix_groups, err);
     if (spec->prefix_groups > 0) {
         if (!(spec->prefix_share >= 0 && spec->prefix_share <= 1))
-            return spec_refuse(spec, "a prefix share of 0 to 1", spec->prefix_share, err);
+            return spec_refuse(spec, spec->where_prefixes, "a prefix share of 0 to 1",
+                               spec->prefix_share, err);
         if (spec->prefix_tokens < 1 || spec->prefix_tokens > KVT_TRACE_TOKENS_MAX)
-            return spec_refuse(spec, "a prefix of 1 to 2^26 tokens", (double)spec->prefix_tokens,
-                               err);
+            return spec_refuse(spec, spec->where_prefixes, "a prefix of 1 to 2^26 tokens",
+                               (double)spec->prefix_tokens, err);
         if (spec->block_tokens < 1)
-            return spec_refuse(spec, "hashes of at least 1 token", spec->block_tokens, err);
+            return spec_refuse(spec, spec->where_prefixes, "hashes of at least 1 token",
+                               spec->block_tokens, err);
     }
     return gaps_check(spec, err);
 }
@@ -160,10 +175,11 @@ static enum kvt_status arrivals_generate(struct kvt_trace *trace, const struct k
         return kvt_err_at(err, KVT_ELIMIT, spec->where, "want at most %d requests, got more",
                           KVT_TRACE_ROWS_MAX);
     if (count == 0)
-        return spec_refuse(spec, "at least 1 request", 0, err);
+        return spec_refuse(spec, spec->where, "at least 1 request", 0, err);
     if (count < spec->requests && spec->until < 0)
-        return spec_refuse(spec, "requests that arrive within 100 days; the rate is too low",
-                           spec->rate, err);
+        return spec_refuse(spec, spec->where_rate,
+                           "requests that arrive within 100 days; the rate is too low", spec->rate,
+                           err);
     trace->count = (int32_t)count;
     return KVT_OK;
 }
@@ -172,10 +188,10 @@ static enum kvt_status lengths_generate(struct kvt_trace *trace, const struct kv
                                         gsl_rng *rng, struct kvt_err *err)
 {
     struct kvt_lengths input, output;
-    KVT_TRY(kvt_lengths_init(&input, &spec->input, KVT_PURPOSE_INPUT, spec->seed, spec->where,
-                             "input", err));
-    KVT_TRY(kvt_lengths_init(&output, &spec->output, KVT_PURPOSE_OUTPUT, spec->seed, spec->where,
-                             "output", err));
+    KVT_TRY(kvt_lengths_init(&input, &spec->input, KVT_PURPOSE_INPUT, spec->seed,
+                             place(spec, spec->input.where), "input", err));
+    KVT_TRY(kvt_lengths_init(&output, &spec->output, KVT_PURPOSE_OUTPUT, spec->seed,
+                             place(spec, spec->output.where), "output", err));
     size_t count = (size_t)trace->count;
     kvt_ticks *fitted = realloc(trace->arrival, count * sizeof *fitted);
     if (fitted != NULL)

@@ -39,10 +39,12 @@ struct kvt_lengths_spec {
     double mean, min, max, p99, cv; /* tokens; < 0 where not given */
     const int32_t *sample;          /* empirical: drawn evenly; borrowed */
     int32_t sample_count;
+    struct kvt_where where; /* may be unknown: then that of the whole */
 };
 
 struct kvt_trace_spec {
     struct kvt_where where; /* of the description, for messages; may be unknown */
+    struct kvt_where where_rate, where_until, where_stamp, where_gaps, where_prefixes; /* as well */
     uint64_t seed;
     double rate;      /* requests/s; 0: all arrive at 0, for closed loops that place them */
     int64_t requests; /* how many; < 0: until decides */

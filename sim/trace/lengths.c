@@ -24,6 +24,12 @@ static enum kvt_status lognormal_solve(struct kvt_lengths *lengths,
         return kvt_err_at(err, KVT_ECONFIG, where,
                           "%s: want the p99 or the cv of a lognormal, got none", what);
     }
+    if (spec->min > spec->mean || (spec->max >= 0 && spec->max < spec->mean))
+        return kvt_err_at(err, KVT_ECONFIG, where,
+                          "%s: want the mean of a lognormal (%g) between its min and its max, got "
+                          "the %s %g",
+                          what, spec->mean, spec->min > spec->mean ? "min" : "max",
+                          spec->min > spec->mean ? spec->min : spec->max);
     lengths->a = log(spec->mean) - sigma * sigma / 2;
     lengths->b = sigma;
     return KVT_OK;

@@ -152,8 +152,12 @@ enum kvt_status kvt_scan_decimal(struct kvt_scan *scan, int64_t unit_ns, struct 
     if (p == scan->at)
         return kvt_scan_refuse(scan, scan->at, want, err);
     int64_t units_per_s = 1000000000 / unit_ns;
-    if (is_digit(*p) || whole / (uint64_t)units_per_s >= UINT64_C(1000000000000000))
-        return kvt_scan_refuse(scan, scan->at, "a time of at most 1e15 s", err);
+    if (is_digit(*p) || whole / (uint64_t)units_per_s >= UINT64_C(1000000000000000)) {
+        char most[48]; /* 19 digits are read */
+        snprintf(most, sizeof most, "a time of at most 1e%.0f s",
+                 fmin(15, 10 + log10((double)unit_ns)));
+        return kvt_scan_refuse(scan, scan->at, most, err);
+    }
     if (*p == '.') {
         const char *point = p++;
         for (; is_digit(*p); p++) {
