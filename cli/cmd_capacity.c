@@ -227,7 +227,8 @@ static json_t *role_json(const struct view *view, enum kvt_role role,
     return object;
 }
 
-static void print_csv(enum kvt_role role, const struct kvt_role_memory *plan)
+static void print_csv(const struct view *view, enum kvt_role role,
+                      const struct kvt_role_memory *plan)
 {
     const struct kvt_memory *m = &plan->memory;
     printf("%s,%s,%d,%lld,%lld,%.10g,%.10g,%lld,%lld,%lld,%lld,%lld", kvt_role_names[role],
@@ -237,10 +238,15 @@ static void print_csv(enum kvt_role role, const struct kvt_role_memory *plan)
            (long long)m->kv_pages, (long long)m->page_tokens);
     for (int i = 0; i < KVT_LEDGER_COUNT; i++)
         printf(",%lld", (long long)m->ledger[i]);
+    for (int32_t i = 0; i < view->context_count; i++) {
+        putchar(',');
+        if (is_shown(view, m, i))
+            printf("%lld", (long long)replica_requests(plan, view->contexts[i]));
+    }
     putchar('\n');
 }
 
-static void print_csv_header(void)
+static void print_csv_header(const struct view *view)
 {
     fputs("name,gpu,gpus_per_replica,checkpoint_bytes,weights_bytes_per_gpu,"
           "kv_bytes_per_token_per_gpu,charged_bytes_per_token_per_gpu,kv_pool_bytes_per_gpu,"
@@ -248,6 +254,8 @@ static void print_csv_header(void)
           stdout);
     for (int i = 0; i < KVT_LEDGER_COUNT; i++)
         printf(",%s", kvt_ledger_names[i]);
+    for (int32_t i = 0; i < view->context_count; i++)
+        printf(",requests_at_%lld", (long long)view->contexts[i]);
     putchar('\n');
 }
 
@@ -259,7 +267,7 @@ static enum kvt_status print(const struct kvt_cli *cli, const struct view *view,
     json_t *roles = json_array();
     bool first = true;
     if (cli->format == KVT_FORMAT_CSV)
-        print_csv_header();
+        print_csv_header(view);
     for (int r = 0; r < KVT_ROLE_COUNT; r++) {
         enum kvt_role role = (enum kvt_role)r;
         if (!view->config->roles[r].present)
@@ -267,7 +275,7 @@ static enum kvt_status print(const struct kvt_cli *cli, const struct view *view,
         if (cli->format == KVT_FORMAT_JSON) {
             json_array_append_new(roles, role_json(view, role, &plans[r]));
         } else if (cli->format == KVT_FORMAT_CSV) {
-            print_csv(role, &plans[r]);
+            print_csv(view, role, &plans[r]);
         } else {
             fputs(first ? "" : "\n", stdout);
             print_text(view, role, &plans[r]);
