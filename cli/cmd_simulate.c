@@ -143,6 +143,23 @@ static enum kvt_status print(const struct kvt_cli *cli, const struct kvt_summary
     return kvt_summary_text(summary, stdout, err);
 }
 
+/* Why a table is empty. */
+static void say_why_empty(const struct kvt_cli *cli, const struct kvt_summary *summary)
+{
+    const struct kvt_fate_counts *counted = &summary->counted;
+    int64_t rejected = counted->fates[KVT_FATE_REJECTED];
+    if (counted->arrived == 0)
+        kvt_cli_say(cli, 0,
+                    "kvtwin: warning: nothing is counted: no request arrived after run.warmup "
+                    "(%.6g s)",
+                    kvt_seconds_from_ticks(summary->result->warmup));
+    else if (rejected == counted->arrived)
+        kvt_cli_say(cli, 0,
+                    "kvtwin: warning: rejected %lld of %lld requests: they are longer than "
+                    "max_model_len, or than the KV pool of a replica",
+                    (long long)rejected, (long long)counted->arrived);
+}
+
 /* What a run says, in the file and on stdout; when the resamples were interrupted, without its
  * intervals. */
 static enum kvt_status report(const struct kvt_cli *cli, struct outputs *outputs,
@@ -154,6 +171,8 @@ static enum kvt_status report(const struct kvt_cli *cli, struct outputs *outputs
     KVT_TRY(kvt_arena_init(&arena, 16 << 20, err));
     enum kvt_status status = kvt_summary_init(&summary, result, &arena, err);
     enum kvt_status resampled = KVT_OK;
+    if (status == KVT_OK && !result->interrupted)
+        say_why_empty(cli, &summary);
     if (status == KVT_OK && !result->interrupted)
         resampled = resample(cli, outputs, simulation, &summary, err);
     if (resampled != KVT_EINTR && resampled != KVT_OK)

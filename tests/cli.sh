@@ -774,6 +774,20 @@ run "a trace that cannot be written" 4 simulate configs/examples/quickstart.yaml
 out_is_empty
 run "a trace on a full disk" 4 simulate configs/examples/quickstart.yaml -q --perfetto /dev/full
 
+# ---- tables without a request ----
+run "a warm-up longer than the run" 0 simulate tests/twins/pressure.yaml --set 'run.warmup=1000 s'
+err_has "kvtwin: warning: nothing is counted: no request arrived after run.warmup (1000 s)"
+run "requests that are all too long" 0 simulate tests/twins/pressure.yaml --set fleet.serve.scheduler.max_model_len=2
+grep -qE '^kvtwin: warning: rejected ([0-9]+) of \1 requests: they are longer than max_model_len, or than the KV' \
+    "$work/err" || fail "$(cat "$work/err")"
+run "the same in silence" 0 simulate tests/twins/pressure.yaml --set fleet.serve.scheduler.max_model_len=2 -q
+err_is_empty
+run "requests of a length in CSV" 0 capacity configs/examples/quickstart.yaml --context 11000 --context 2000 --format csv
+[ "$(head -n 1 "$work/out" | tr ',' '\n' | grep -c '^requests_at_')" -eq 2 ] || fail "not a column each"
+out_has ",requests_at_11000"
+awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == "requests_at_11000") at = i }
+    NR == 2 { exit !(at > 0 && $at == 61) }' "$work/out" || fail "want 61 requests of 11000 tokens"
+
 # ---- descriptions of a load ----
 made="trace generate --until 9 --output-tokens 5 -o $work/load.csv"
 for bad in "--rate 1e308 --input-tokens 5|--rate: want a rate of 1e-6 to 1e9 requests/s, got 1e+308" \
