@@ -180,6 +180,24 @@ static enum kvt_status run_config(struct job *job, struct kvt_config *config, co
     return KVT_OK;
 }
 
+/* What is wrong with a choice of a domain is told at the domain: nobody gave the --set by which the
+ * choice was made. */
+static enum kvt_status tell_choice(const struct kvt_points *points, int64_t point,
+                                   enum kvt_status status, const struct kvt_err *why,
+                                   struct kvt_err *err)
+{
+    for (int32_t i = 0; i < points->config->domains; i++) {
+        const struct kvt_config_domain *domain = kvt_config_domain(points->config, i);
+        const char *text = kvt_points_text(points, point, i);
+        char set[512];
+        int bytes = snprintf(set, sizeof set, "--set %s=%s: ", domain->path, text);
+        if (bytes < (int)sizeof set && strncmp(why->text, set, (size_t)bytes) == 0)
+            return kvt_err_at(err, status, domain->where, "of the choice %s: %s", text,
+                              why->text + bytes);
+    }
+    return why->count > 0 ? kvt_err_set(err, status, "%s", why->text) : status;
+}
+
 /* Every point of the config (points.h). */
 static enum kvt_status run_file(struct job *job, const char *path, const struct kvt_config *config,
                                 struct kvt_err *err)
@@ -194,11 +212,14 @@ static enum kvt_status run_file(struct job *job, const char *path, const struct 
                             VARIANTS_MAX, (long long)points.count);
     int64_t count = job->print_plan ? 1 : points.count; /* guards change nothing of a plan */
     for (int64_t i = 0; status == KVT_OK && i < count; i++) {
-        status = kvt_points_choose(&points, i, NULL, 0, &chosen, err);
+        struct kvt_err why = {0};
+        status = kvt_points_choose(&points, i, NULL, 0, &chosen, &why);
+        if (status == KVT_OK) {
+            status = run_config(job, &chosen, path, &why);
+            kvt_config_release(&chosen);
+        }
         if (status != KVT_OK)
-            break;
-        status = run_config(job, &chosen, path, err);
-        kvt_config_release(&chosen);
+            status = tell_choice(&points, i, status, &why, err);
     }
     kvt_points_release(&points);
     return status;

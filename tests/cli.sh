@@ -416,6 +416,12 @@ for command in "inject configs/examples/faults.yaml" "sweep configs/examples/swe
     err_has "kvtwin: /proc/x.h5: cannot write"
     [ -z "$(ls "$work".* 2>/dev/null)" ] || fail "left a journal"
 done
+sed 's/^    guard: .*//; s/^  serve:$/&\n    guard: {choices: [none, request-id]}/' "configs/examples/azure-conv.yaml" >"$work/choices.yaml"
+echo 'faults: {trials: 1}' >>"$work/choices.yaml"
+run "a guard of a domain that its role cannot have" 3 inject "$work/choices.yaml" --set model=qwen3-8b \
+    --set 'workload={open: {rate: 1 req/s, requests: 9, input: 9, output: 9}}'
+grep -qE '^kvtwin: .*choices.yaml:[0-9]+:[0-9]+: of the choice request-id: fleet.serve.guard: request-id is for messages' \
+    "$work/err" || fail "$(cat "$work/err")"
 run "quarantine without a guard that looks" 3 capacity configs/examples/faults.yaml \
     --set 'fleet.decode.guard={fifo: , quarantine: }'
 err_has "fleet.decode.guard: quarantine is for pages that failed a check"
