@@ -58,8 +58,8 @@ expect 4 'cannot open' stats "$work/none.csv"
 expect 2 '--speed: want more than 0' stats --speed 0 traces/quickstart.csv
 # shellcheck disable=SC2086
 {
-    expect 2 'trace generate: want a rate of' generate -o "$work/x.csv" --rate -5 --requests 1 $lengths
-    expect 2 'trace generate: want gamma gaps' generate -o "$work/x.csv" --rate 1 --requests 1 --arrivals gamma:0 $lengths
+    expect 2 '--rate: want a rate of' generate -o "$work/x.csv" --rate -5 --requests 1 $lengths
+    expect 2 '--arrivals: want gamma gaps' generate -o "$work/x.csv" --rate 1 --requests 1 --arrivals gamma:0 $lengths
     expect 4 'cannot write' generate -o "$work/no/x.csv" --rate 1 --requests 1 $lengths
     expect 0 'wrote 20 requests' generate -o "$work/x.csv" --rate 10 --until 2 --arrivals constant $lengths
     expect 0 '' generate -q -o "$work/y.csv" --rate 10 --until 2 --arrivals constant $lengths
