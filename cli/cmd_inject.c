@@ -366,6 +366,7 @@ static enum kvt_status run(const struct kvt_cli *cli, struct kvt_err *err)
             (long long)real.disagreement_count, (long long)real.trials, kvt_plural(real.trials));
     kvt_inject_real_release(&real);
     free(job.report.rows);
+    job = (struct job){0};
     return status;
 }
 

@@ -31,9 +31,11 @@ static const char *settings_of(const struct kvt_search *search, int64_t number, 
 static void print_limit(double ms, char *out, size_t size_bytes)
 {
     int32_t decimals = 0;
-    for (double scaled = ms; decimals < 9 && fabs(scaled - round(scaled)) > 1e-6 * scaled;
-         scaled *= 10)
+    double scaled = ms;
+    while (decimals < 9 && fabs(scaled - round(scaled)) > 1e-6 * scaled) {
+        scaled *= 10;
         decimals++;
+    }
     kvt_number_print(ms, decimals, out, size_bytes);
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sim/base/assert.h"
 #include "sim/base/random.h"
 
 #define SHARP 3.0f /* standard deviation of attention scores */
@@ -225,6 +226,7 @@ static void pack_copy(struct loader *loader, struct kvt_linear *linear, int32_t 
         kvt_int4_quantise(loader->values, &plain);
         ops->int4_pack(device, &plain, packed);
     } else if (linear->dtype == KVT_WEIGHTS_FP8) {
+        kvt_assert(loader->scales != NULL);
         to_fp8(loader->values, linear->n, linear->k, loader->plain, loader->scales);
         ops->gemm_pack(device, KVT_GEMM_FP8, linear->n, linear->k, loader->plain, packed);
         ops->copy(device, linear->scale + (int64_t)copy * linear->n, loader->scales,

@@ -72,14 +72,25 @@ static bool fleet_has(const struct kvt_config *config, const char *key, char hin
     return has;
 }
 
+/* Whether a role's GPU is written so: no file need be read to know. */
+static bool is_written(const struct kvt_config *config, const char *key)
+{
+    bool is = false;
+    for (int role = 0; role < KVT_ROLE_COUNT && !is; role++)
+        is = config->roles[role].present && config->roles[role].gpu.name != NULL &&
+             strcmp(config->roles[role].gpu.name, key) == 0;
+    return is;
+}
+
 static enum kvt_status check_names(const struct kvt_config *config,
                                    const struct kvt_config_named *named, const char *section,
                                    struct kvt_err *err)
 {
     for (int32_t i = 0; i < named->count; i++) {
         char hint[KVT_HINT_BYTES], near[KVT_HINT_BYTES] = "", quote[KVT_QUOTE_BYTES];
-        bool found;
-        KVT_TRY(kvt_gpu_find(named->key[i], &found, hint, err));
+        bool found = is_written(config, named->key[i]);
+        if (!found)
+            KVT_TRY(kvt_gpu_find(named->key[i], &found, hint, err));
         if (!found && !fleet_has(config, named->key[i], near))
             return kvt_err_at(err, KVT_ECONFIG, named->where[i],
                               "%s.%s: want the name of a GPU of the fleet, or of a shipped one%s",
