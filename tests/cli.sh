@@ -844,7 +844,7 @@ name="what config explain says how to set can be set, of a key or another word f
 while read -r key; do # but for keys that want another beside them
     set=$("$kvtwin" config explain "$key" | sed -n 's/, or of fleet.prefill and fleet.decode$//; s/^  set *--set //p')
     case $set in
-        *fleet.prefill* | *fleet.decode* | *fleet.link* | *workload.closed*) file=split ;;
+        *fleet.prefill* | *fleet.decode* | *fleet.link* | *workload.closed*) file="split" ;;
         *) file=serve ;;
     esac
     [ -z "$set" ] || eval "\"\$kvtwin\" config check \"\$work/$file.yaml\" --set $set" >/dev/null 2>"$work/err" ||
