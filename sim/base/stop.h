@@ -18,8 +18,7 @@ _Static_assert(ATOMIC_BOOL_LOCK_FREE == 2, "a signal handler sets it");
 /* Zeroed: nothing was asked. */
 struct kvt_stop {
     atomic_bool asked;
-    atomic_bool
-        *seen; /* borrowed, set by who looks once it was asked; NULL: nobody wants to know */
+    atomic_bool *seen; /* borrowed; set by who looks after that; NULL: nobody wants to know */
 };
 
 static inline void kvt_stop_ask(struct kvt_stop *stop)
